@@ -280,7 +280,8 @@ def _import_blobs(path: str, documents: list[bytes]) -> list[str]:
 def _write_notes(path: str, checkpoints: list[Checkpoint]) -> str:
     """Write notes in trees as gitckpt does, in one pack; return their commit."""
     lines = {
-        each.git_sha: [note.link_line(each.id, each.label, each.timestamp)] for each in checkpoints
+        each.git_sha: [note.format_link(each.id, each.label, each.timestamp)]
+        for each in checkpoints
     }
     repository = discover(path)
     commit, items = Notes(repository, open_objects(repository), ref_names.NOTES).edit(

@@ -110,7 +110,7 @@ def _maintain(path: str, clock: _Clock) -> str:
     with Checkpoints(repository, adapter="plumbing", clock=clock) as store:
         expiry.expire(store, Policy())
     maintenance.pack(repository)
-    maintenance.collect(repository)
+    maintenance.collect_garbage(repository)
     auto = [
         "git",
         "-c",

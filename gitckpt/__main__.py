@@ -39,11 +39,11 @@ def main() -> None:
     try:
         if handles_sigint:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        code = run()
+        exit_code = run()
     except KeyboardInterrupt:  # before `run` began, or while it printed an error
-        code = _INTERRUPTED
+        exit_code = _INTERRUPTED
     sys.stderr.flush()
-    os._exit(code)
+    os._exit(exit_code)
 
 
 if __name__ == "__main__":

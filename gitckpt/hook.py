@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from gitckpt.git.process import detach, environment
+from gitckpt.git.process import environment, start_detached
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
 
 TYPE_CHECKING = False
@@ -33,13 +33,13 @@ def run(argv: Sequence[str]) -> NoReturn:
         import gc
 
         gc.disable()  # garbage collection takes 5 % of a hook's time, and frees nothing
-    code = main(argv)
+    exit_code = main(argv)
     sys.stderr.flush()
-    os._exit(code)
+    os._exit(exit_code)
 
 
 def main(argv: Sequence[str]) -> int:
-    """Handle a hook event; always return 0, as no failure may fail the git command."""
+    """Handle a hook event; return 0 even after an error, so that git goes on."""
     event, argument = [*argv, "", ""][:2]
     if event == AGENT:
         from gitckpt.agents import client_hook
@@ -49,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
     if os.environ.get("GITCKPT_SKIP", "0") not in ("", "0"):
         return 0
     repository = None
-    failed = _FAILURES.get(event, "no checkpoint was recorded")
+    failure = _FAILURES.get(event, "no checkpoint was recorded")
     try:
         if event not in _KNOWN:
             from gitckpt.store.hooks.files import EVENTS
@@ -66,24 +66,24 @@ def main(argv: Sequence[str]) -> int:
         elif event == KEEP_UP:
             _follow_up(repository, "")
         else:
-            is_recorded = _is_recorded(repository, event, argument)
+            is_recorded = _records_checkpoint(repository, event, argument)
             if event == "post-rewrite":
                 from gitckpt.store import notes
 
-                failed = failed if is_recorded else "links to checkpoints were not copied"
+                failure = failure if is_recorded else "links to checkpoints were not copied"
                 notes.carry(repository, argument)  # before the record: git has copied the notes
             if is_recorded:
                 revision = argument if event == "post-commit" and argument else "HEAD"
                 checkpoint_id = _record(repository, event, revision)
-                failed = "the checkpoint is recorded, but maintenance was not started"
+                failure = "the checkpoint is recorded, but maintenance was not started"
                 _follow_up(repository, checkpoint_id)
     except CkptError as error:
         advice = f"; {error.hint}" if error.hint else ""
-        _report(repository, event, f"{failed}: {error.message}{advice}")
+        _report(repository, event, f"{failure}: {error.message}{advice}")
     except KeyboardInterrupt:
-        _report(repository, event, f"{failed}: interrupted")
+        _report(repository, event, f"{failure}: interrupted")
     except Exception as error:  # noqa: BLE001 - a hook never breaks a commit
-        _report(repository, event, f"{failed}: {type(error).__name__}: {error}", error)
+        _report(repository, event, f"{failure}: {type(error).__name__}: {error}", error)
     return 0
 
 
@@ -93,29 +93,29 @@ def _follow_up(repository: Repository, checkpoint_id: str) -> None:
         if os.path.exists(os.path.join(repository.common_dir, "shallow")):
             from gitckpt.store.retention import maintenance
 
-            maintenance.settle(repository)
+            maintenance.settle_removals(repository)
         _start_maintenance(repository)
     elif checkpoint_id.startswith("00"):  # once in 256 commits: the check itself takes time
         _detach(repository, PACK)
 
 
-def _is_recorded(repository: Repository, event: str, argument: str) -> bool:
-    """Return whether an event records a checkpoint; `argument` is the hook's first."""
-    in_progress = repository.operation()
+def _records_checkpoint(repository: Repository, event: str, argument: str) -> bool:
+    """Return whether a hook event records a checkpoint; `argument` comes from git."""
+    operation_name = repository.operation()
     if event in ("post-commit", "post-merge"):
         is_squash = event == "post-merge" and argument == "1"  # a squash makes no commit
         # A rebase, `am` or bisect records nothing until its end.
-        return not is_squash and in_progress not in ("rebase", "am", "bisect")
-    is_applied = event == "post-applypatch" and in_progress == "am"
-    is_rebased = event == "post-rewrite" and argument == "rebase"
-    if not is_applied and not is_rebased:
+        return not is_squash and operation_name not in ("rebase", "am", "bisect")
+    is_am = event == "post-applypatch" and operation_name == "am"
+    is_rebase = event == "post-rewrite" and argument == "rebase"
+    if not is_am and not is_rebase:
         return False
     from gitckpt.git.worktree import operation
 
     # git calls post-rewrite for a rebase with `--exec` even if nothing was rewritten.
     return (
         operation.is_last_patch(repository)
-        if is_applied
+        if is_am
         else operation.has_rebase_moved_head(repository)
     )
 
@@ -133,11 +133,11 @@ _FAILURES = {
 
 
 def _find_repository() -> Repository:
-    """Return the current repository; `RepositoryError` if another user owns it."""
+    """Return the current repository; raise `RepositoryError` if git refuses it."""
     from gitckpt.git.repository import Repository, discover
 
     git_dir = os.environ.get("GIT_DIR", "")
-    if not git_dir and not _is_owned(".git"):
+    if not git_dir and not _is_owned_by_user(".git"):
         return discover()  # git applies `safe.directory` (git-config(1))
     git_dir = git_dir or ".git"
     if os.path.isfile(git_dir):
@@ -149,7 +149,7 @@ def _find_repository() -> Repository:
     return discover()
 
 
-def _is_owned(dot_git: str) -> bool:
+def _is_owned_by_user(dot_git: str) -> bool:
     """Return whether the user owns the worktree, its `.git` and its git directory."""
     target = _read_git_file(dot_git) if os.path.isfile(dot_git) else os.path.realpath(dot_git)
     try:
@@ -165,12 +165,12 @@ def _read_git_file(dot_git: str) -> str:
 
 
 def _find_branch(repository: Repository, event: str) -> str | None:
-    target = repository.head_ref()
-    if not target and event == "post-rewrite":
+    head_ref = repository.head_ref()
+    if not head_ref and event == "post-rewrite":
         from gitckpt.git.worktree import operation
 
-        target = operation.branch_of_apply_rebase(repository)
-    return target.removeprefix("refs/heads/") if target.startswith("refs/heads/") else None
+        head_ref = operation.read_apply_rebase_branch(repository)
+    return head_ref.removeprefix("refs/heads/") if head_ref.startswith("refs/heads/") else None
 
 
 def _record(repository: Repository, event: str, revision: str) -> str:
@@ -179,35 +179,35 @@ def _record(repository: Repository, event: str, revision: str) -> str:
 
     objects = Plumbing(repository)
 
-    def clear(path: str) -> bool:
+    def clear_stale_lock(path: str) -> bool:
         from gitckpt.store.records import heads
 
         return heads.clear_stale_locks(
             repository, lambda sentence: _report(repository, event, sentence), path
         )
 
-    refs = Refs(repository, clear)
+    refs = Refs(repository, clear_stale_lock)
     if not repository.is_linked:  # else the store of a run may start another one
         refs.warm_up()  # the process starts in the background
     from gitckpt.model import document, ids, times
     from gitckpt.store.records import ref_names
     from gitckpt.store.records.recorder import Proposal, Recorder
 
-    head = next(repository.cat_file.contents([revision]))
-    if head is None:
+    commit_object = next(repository.cat_file.contents([revision]))
+    if commit_object is None:
         raise CkptError(f"{revision} names no commit")
-    commit, _, text = head
+    commit, _, commit_text = commit_object
     repository.object_format = "sha256" if len(commit) == 64 else "sha1"
     has_owner = os.path.exists(os.path.join(repository.git_dir, ref_names.RUN_FILE))
     trigger = event if event == "post-merge" else "post-commit"
-    message = document.message_of(_parse_subject(text)) or None
+    message = document.shorten_message(_parse_subject(commit_text)) or None
     details = {"trigger": trigger, "message": message}
-    if has_owner and (extended := _extend_run(repository, details, event)) is not None:
-        return extended
+    if has_owner and (run_checkpoint_id := _extend_run(repository, details, event)) is not None:
+        return run_checkpoint_id
     if repository.is_linked:
         refs.warm_up()
     is_commit = event == "post-commit"
-    checkpoint_id = ids.of_commit(commit) if is_commit else ids.new_id()
+    checkpoint_id = ids.from_commit(commit) if is_commit else ids.new_id()
     ref = ref_names.CHECKPOINTS + checkpoint_id
     if is_commit and repository.cat_file.info(ref) is not None:
         return checkpoint_id  # another hook recorded this commit
@@ -230,7 +230,7 @@ def _record(repository: Repository, event: str, revision: str) -> str:
 
 
 def _extend_run(repository: Repository, details: dict[str, Any], event: str) -> str | None:
-    """Record a checkpoint of the worktree's run; return its id, or None without a run."""
+    """Record a checkpoint of the run that owns the worktree; return its id, or None."""
     import gc
 
     from gitckpt.git.repository import Repository
@@ -253,26 +253,29 @@ def _extend_run(repository: Repository, details: dict[str, Any], event: str) -> 
         config = settings.read(worktree)
         for problem in filter(None, (config.problem, config.notice)):
             _report(repository, event, problem)
-        in_run: dict[str, Any] = {"run": owner.run, "guard": store.leases.bound(owner.run)}
+        run_options: dict[str, Any] = {
+            "run": owner.run,
+            "guard": store.leases.bind_to_token(owner.run),
+        }
         options = details | {"limits": config.limits.automatic(), "without_files": _WITHOUT_FILES}
         try:
-            checkpoint = store.save(_PHASE, **in_run, **options)
+            checkpoint = store.save(_PHASE, **run_options, **options)
         except WorktreeError as error:
             _report(repository, event, f"{_NO_FILES}: {error.message}")
-            return store.record(_PHASE, **in_run, **details).id
+            return store.record(_PHASE, **run_options, **details).id
         except LeaseLost as error:
             _report(repository, event, f"{_ALONE}: {error.message}")
             checkpoint = store.save(_PHASE, **options)
         if checkpoint.worktree is not None and checkpoint.worktree.degraded:
-            cure = f"record them now: git ckpt save; {MORE_TIME}"
-            _report(repository, event, f"{_NO_FILES}: {checkpoint.worktree.degraded}; {cure}")
+            advice = f"record them now: git ckpt save; {MORE_TIME}"
+            _report(repository, event, f"{_NO_FILES}: {checkpoint.worktree.degraded}; {advice}")
         return checkpoint.id
 
 
 def _parse_subject(commit: bytes) -> str:
     """Return the subject of a commit as `git log --format=%s` prints it."""
-    head, _, body = commit.partition(b"\n\n")
-    lines = [line for line in head.split(b"\n") if line.startswith(b"encoding ")]
+    header, _, body = commit.partition(b"\n\n")
+    lines = [line for line in header.split(b"\n") if line.startswith(b"encoding ")]
     encoding = lines[-1].removeprefix(b"encoding ").decode("ascii", "replace") if lines else "utf-8"
     try:
         text = body.decode(encoding, "replace")
@@ -282,8 +285,8 @@ def _parse_subject(commit: bytes) -> str:
     return " ".join(line.rstrip() for line in subject.split("\n"))
 
 
-def keep_up(repository: Repository, settle: Callable[[], None]) -> None:
-    """Start maintenance if due; `settle` adds refs for commits that gc would delete."""
+def maintain_if_due(repository: Repository, settle: Callable[[], None]) -> None:
+    """Start maintenance if it is due; `settle` first protects commits from gc."""
     from gitckpt.store.records import ref_names
 
     try:
@@ -306,15 +309,16 @@ def _wants_maintenance(repository: Repository) -> bool:
 
     # Also due if the clock went back, or if `git fetch --depth` cut history since: refs no longer
     # keep the commits below the cut alive.
-    instant = time.time()
+    now = time.time()
     try:
-        started = os.stat(os.path.join(repository.private_dir, ref_names.MAINTAINED)).st_mtime
+        last_start = os.stat(os.path.join(repository.private_dir, ref_names.MAINTAINED)).st_mtime
     except FileNotFoundError:
         return True
-    if not 0 <= instant - started <= DAY:
+    if not 0 <= now - last_start <= DAY:
         return True
-    cuts = [os.path.join(repository.common_dir, name) for name in ("shallow", "info/grafts")]
-    return any(started <= os.stat(cut).st_mtime <= instant for cut in cuts if os.path.isfile(cut))
+    paths = [os.path.join(repository.common_dir, name) for name in ("shallow", "info/grafts")]
+    change_times = (os.stat(path).st_mtime for path in paths if os.path.isfile(path))
+    return any(last_start <= change_time <= now for change_time in change_times)
 
 
 def _start_maintenance(repository: Repository) -> None:
@@ -331,7 +335,7 @@ def _start_maintenance(repository: Repository) -> None:
 def _detach(repository: Repository, task: str) -> None:
     package_dir = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     env = environment({"GIT_DIR": repository.git_dir})
-    detach([sys.executable, "-I", "-S", "-c", _BOOTSTRAP, package_dir, task], env)
+    start_detached([sys.executable, "-I", "-S", "-c", _BOOTSTRAP, package_dir, task], env)
 
 
 def _report(

@@ -408,12 +408,12 @@ def _speaking(path: str, tree: ast.Module) -> Iterator[str]:
     for node in _nodes(tree):
         if not isinstance(node, ast.Call):
             continue
-        if _called(node) not in ("write", "writelines", "Shown", "echo", "secho", "print"):
+        if _called(node) not in ("write", "writelines", "EscapedText", "echo", "secho", "print"):
             continue
         said = ast.unparse(node.func)
         if re.fullmatch(
             (
-                r"(sys\.std(out|err)(\.buffer)?\.write(lines)?)|(terminal\.)?Shown|(typer|click)\."
+                r"(sys\.std(out|err)(\.buffer)?\.write(lines)?)|(terminal\.)?EscapedText|(typer|click)\."
                 r"s?echo|print"
             ),
             said,

@@ -198,7 +198,7 @@ def run_worktrees(store: Store) -> dict[str, str]:
 
 def forget_local(store: Store, run: str) -> None:
     """Let a run look fetched: forget that its checkpoints were written in this clone."""
-    local_checkpoints.forget(inside(store).repository, run)
+    local_checkpoints.forget_run(inside(store).repository, run)
 
 
 def change_lease(store: Store, run: str, **fields: Any) -> None:
@@ -253,9 +253,9 @@ def hook_command(event: str) -> list[str]:
 
 def begin_run(store: Store, name: str, pipeline: Pipeline | None = None) -> Checkpoint:
     """Record the first checkpoint of a run without a worktree, as `git ckpt start`."""
-    from gitckpt.durable.run.opener import begin
+    from gitckpt.durable.run import opener
 
-    return begin(inside(store), name, state={}, pipeline=pipeline or Pipeline())
+    return opener.begin_run(inside(store), name, state={}, pipeline=pipeline or Pipeline())
 
 
 def operation_of(place: Place) -> str | None:

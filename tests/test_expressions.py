@@ -22,7 +22,7 @@ import pytest
 import gitckpt
 from gitckpt.cli import terminal
 from gitckpt.durable.agent import clients
-from gitckpt.durable.phases.loop.loop import find_tests
+from gitckpt.durable.phases.loop.loop import find_test_command
 from gitckpt.durable.steps.report import parse_plan
 from gitckpt.git.contents import attributes
 from gitckpt.model import budget
@@ -45,14 +45,14 @@ SECONDS = 1.0
 """CPU time for one text."""
 
 COMPUTED = {
-    "cli/terminal.py live": [re.compile(f"[{terminal._UNSEEN}]")],
-    "durable/agent/clients.py _missing_conversation": [
-        clients._missing_conversation(("session", "conversation"))
+    "cli/terminal.py write_live_output": [re.compile(f"[{terminal._UNSEEN}]")],
+    "durable/agent/clients.py _missing_conversation_pattern": [
+        clients._missing_conversation_pattern(("session", "conversation"))
     ],
     "durable/agent/call.py rotate_transcripts": [re.compile(r"agent-(\d{1,9})\.log")],
     "git/config.py read": [re.compile(rf"^({attributes.SETTINGS})"), re.compile(r"^ckpt\.")],
     "git/config.py files_of_settings": [re.compile(r"^ckpt\.")],
-    "model/budget.py _patterns": [*budget._patterns()],
+    "model/budget.py _patterns": [*budget._compile_patterns()],
     "store/secrets.py _compile": [],  # the rules
 }
 
@@ -75,7 +75,7 @@ def test_an_expression_that_does_not_end_soon_is_noticed(expression: str) -> Non
 
 def makefile(directory: Path) -> str:
     (directory / "Makefile").write_text("test " * 100_000)
-    return find_tests(str(directory), {"PATH": ""})
+    return find_test_command(str(directory), {"PATH": ""})
 
 
 def hook(directory: Path) -> bool:

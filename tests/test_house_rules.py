@@ -228,8 +228,8 @@ from tests.house_rules import cycles, import_graph, namesakes, violations
         ),
         (
             "gitckpt/cli/commands/x.py",
-            "from gitckpt.cli import terminal\nterminal.Shown('x')",
-            "calls terminal.Shown()",
+            "from gitckpt.cli import terminal\nterminal.EscapedText('x')",
+            "calls terminal.EscapedText()",
         ),
         ("gitckpt/model/ids.py", "import os\nos.getcwd()", "ids.py:2: uses os.getcwd"),
         (

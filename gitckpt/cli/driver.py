@@ -1,4 +1,4 @@
-"""Drive a run for `run`, `resume`, `loop` and `review`, and print its progress."""
+"""Run pipelines for `git ckpt run`, `resume`, `loop` and `review`; print progress."""
 
 from __future__ import annotations
 
@@ -21,66 +21,66 @@ _ANSWERS |= {"continue": CONTINUE, "revise": REVISE, "restart": RESTART, "exit":
 _QUESTION = "is complete. [c]ontinue, [r]evise, re[s]tart the phase, or [e]xit?"
 
 
-def _print(write: Callable[..., object], *args: object, stream: int = _STDERR) -> None:
+def _write_or_drop(write: Callable[..., object], *args: object, stream: int = _STDERR) -> None:
     try:
         write(*args)
     except OSError:  # a reader such as `head` has ended: drop the output, but continue the run
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, stream)
-        os.close(null)
+        null_device = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null_device, stream)
+        os.close(null_device)
 
 
-class Terminal(Observer):
+class TerminalObserver(Observer):
     """Print the progress of a run; the run continues if the terminal is closed."""
 
     def __init__(self) -> None:
         self.run: str | None = None  # None until the run is known
         self._phase = ""
         self._at_line_start = True
-        self._printed = False
+        self._has_output = False
         self._shows_progress = False
         # Holds back an incomplete character.
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
 
     def started(self, run: str) -> None:
-        """Print the run's id before the first phase, so that the caller can use the id."""
+        """Print the run's id before the first phase, so that a script can read the id."""
         self.run = run
-        _print(terminal.out_bytes, f"{run}\n".encode(), stream=_STDOUT)
+        _write_or_drop(terminal.out_bytes, f"{run}\n".encode(), stream=_STDOUT)
 
     def warn(self, sentence: str) -> None:
-        _print(terminal.warn, sentence)
+        _write_or_drop(terminal.warn, sentence)
 
     def remark(self, line: str) -> None:
-        _print(terminal.remark, line)
+        _write_or_drop(terminal.remark, line)
 
     def begins(self, phase: str, attempt: int, number: int, total: int) -> None:
         self._phase = phase
-        suffix = f" (attempt {attempt})" if attempt > 1 else ""
-        self.remark(f"[{number}/{total}] {phase}{suffix}")
-        self._at_line_start, self._printed = True, False
+        attempt_text = f" (attempt {attempt})" if attempt > 1 else ""
+        self.remark(f"[{number}/{total}] {phase}{attempt_text}")
+        self._at_line_start, self._has_output = True, False
 
     def output(self, data: bytes) -> None:
-        self._clear()
-        _print(terminal.live, self._decoder.decode(data))
-        self._at_line_start, self._printed = data.endswith(b"\n"), True
+        self._clear_progress()
+        _write_or_drop(terminal.write_live_output, self._decoder.decode(data))
+        self._at_line_start, self._has_output = data.endswith(b"\n"), True
 
     def tick(self, seconds: float) -> None:
         if seconds >= _QUIET_SECONDS and self._at_line_start:
             self._shows_progress = True
-            _print(terminal.progress, f"… {self._phase}: {duration_text(seconds)}")
+            _write_or_drop(terminal.show_progress, f"… {self._phase}: {duration_text(seconds)}")
 
     def ended(self, phase: str, status: str, seconds: float | None) -> None:
-        self._clear()
-        _print(terminal.live, self._decoder.decode(b"", final=True))
-        if self._printed and not self._at_line_start:
+        self._clear_progress()
+        _write_or_drop(terminal.write_live_output, self._decoder.decode(b"", final=True))
+        if self._has_output and not self._at_line_start:
             self.remark("")
         duration = f" after {duration_text(seconds)}" if seconds is not None else ""
         self.remark(f"      {phase}: {status}{duration}")
 
-    def _clear(self) -> None:
+    def _clear_progress(self) -> None:
         if self._shows_progress:
             self._shows_progress = False
-            _print(terminal.progress, "")
+            _write_or_drop(terminal.show_progress, "")
 
     def ask(self, phase: str) -> tuple[str, str]:
         while terminal.may_ask():
@@ -105,46 +105,46 @@ def duration_text(seconds: float) -> str:
 
 
 def _ask_for_lines(question: str) -> str:
-    lines = [terminal.ask(question, above=True)]
+    lines = [terminal.ask(question, own_line=True)]
     while lines[-1]:
         lines.append(terminal.ask(""))
     return "\n".join(filter(None, lines))
 
 
 def parse_inputs(words: Sequence[str]) -> dict[str, str]:
-    values = {}
+    inputs = {}
     for argument in words:
-        name, equals, value = argument.partition("=")
-        if not equals or not name:
+        name, separator, value = argument.partition("=")
+        if not separator or not name:
             hint = 'write an input as: -i question="what is it?"'
-            raise UsageError(f"{argument!r} is not NAME=VALUE", hint=hint)
-        values[name] = value
-    return values
+            raise UsageError(f"the input {argument!r} is not NAME=VALUE", hint=hint)
+        inputs[name] = value
+    return inputs
 
 
-def drive(run_pipeline: Callable[[Terminal], Outcome]) -> int:
-    """Run a pipeline with a terminal observer; print the end, return the exit code."""
+def drive(run_pipeline: Callable[[TerminalObserver], Outcome]) -> int:
+    """Call `run_pipeline`, print how the run ended, and return the exit code."""
 
-    def interrupt(number: int, _: FrameType | None) -> None:
-        raise KeyboardInterrupt(f"signal {number}")
+    def interrupt(signal_number: int, _: FrameType | None) -> None:
+        raise KeyboardInterrupt(f"signal {signal_number}")
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)
-    observer = Terminal()
+    for signal_number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signal_number, interrupt)
+    observer = TerminalObserver()
     try:
         outcome = run_pipeline(observer)
     except KeyboardInterrupt:
         if observer.run is not None:
-            observer.remark(f"interrupted; to go on: git ckpt resume {observer.run}")
+            observer.remark(f"the run was interrupted; to continue: git ckpt resume {observer.run}")
         raise
     if outcome.was_complete:
         terminal.out(outcome.run)
     if outcome.status != COMPLETE:
         is_deferred = outcome.status == DEFERRED
-        pause = f"after {outcome.after}"
+        pause_text = f"after phase {outcome.after}"
         if is_deferred:
-            pause = f"at {outcome.after}, which asks to be tried again later"
-        observer.remark(f"paused {pause}. To go on: git ckpt resume {outcome.run}")
+            pause_text = f"at phase {outcome.after}, which asks to be tried again later"
+        observer.remark(f"paused {pause_text}; to continue: git ckpt resume {outcome.run}")
         return PhaseFailed.exit_code if is_deferred else 0
     observer.remark(f"run {outcome.run} is complete{' already' if outcome.was_complete else ''}")
     if outcome.removed:

@@ -1,4 +1,4 @@
-"""Run `git ckpt`: the one place that turns errors into messages and exit codes."""
+"""Run a `git ckpt` command, and turn errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -34,42 +34,42 @@ _CURES = {
     _NO_REASON: "check the disk and its free space",  # git does not say why
 }
 
-_DONE = "the command had finished its work; see: git ckpt list"
+_DONE = "the command has done its work, only its output is lost; see: git ckpt list"
 _KILLED = "git was killed; nothing is damaged: run the command again"
 _AGAIN = "run the command again; if it fails again: git ckpt doctor"
 
 
 def run(argv: list[str] | None = None) -> int:
-    """Run one command; return 0, 1 (failed), 2 (usage), 3 (bug) or an error's code."""
+    """Run a command; return its exit code, such as 0, 1 (failed), 2 (usage), 3 (bug)."""
     _prepare_streams()
     argv = sys.argv[1:] if argv is None else argv
-    limit = sys.get_int_max_str_digits()
+    digit_limit = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(0)  # a state may hold integers of any size
     try:
-        return _run(argv)
+        return _run_and_report(argv)
     finally:
-        sys.set_int_max_str_digits(limit)
+        sys.set_int_max_str_digits(digit_limit)
 
 
-def _run(argv: list[str]) -> int:
+def _run_and_report(argv: list[str]) -> int:
     try:
-        call = quick.call_of(argv)
-        if call is not None:
-            code = call() or 0
+        run_command = quick.prepare_call(argv)
+        if run_command is not None:
+            exit_code = run_command() or 0
         else:
             from gitckpt.cli.parser import app
 
-            code = app.perform(argv)
+            exit_code = app.run_with_typer(argv)
         sys.stdout.flush()
-        return code
+        return exit_code
     except CkptError as error:
         hint = (
-            _sandbox_cure_of(error.message)
+            _find_sandbox_cure(error.message)
             or error.hint
-            or _cure_of(error.message)
+            or _find_cure(error.message)
             or _git_hint(error)
         )
-        return terminal.fail(error if hint == error.hint else error.but(hint=hint))
+        return terminal.print_error(error if hint == error.hint else error.but(hint=hint))
     except KeyboardInterrupt:
         terminal.explain("")
         return 130
@@ -82,25 +82,25 @@ def _run(argv: list[str]) -> int:
         _discard_output()
         if _is_output_error(error):
             message = f"cannot write the output: {error.strerror}"
-            return terminal.fail(CkptError(message, hint=_DONE))
+            return terminal.print_error(CkptError(message, hint=_DONE))
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
-        hint = _sandbox_cure_of(message) or _cure_of(message) or _AGAIN
-        return terminal.fail(CkptError(message, hint=hint))
+        hint = _find_sandbox_cure(message) or _find_cure(message) or _AGAIN
+        return terminal.print_error(CkptError(message, hint=hint))
     except Exception as error:  # noqa: BLE001 - the last handler: a bug
         return _report_bug(error, argv)
 
 
-def _cure_of(message: str) -> str | None:
+def _find_cure(message: str) -> str | None:
     if "killed by signal" in message:
         return _KILLED
-    for reasons, cure in _CURES.items():
-        if any(reason in message for reason in reasons):
+    for system_texts, cure in _CURES.items():
+        if any(system_text in message for system_text in system_texts):
             return f"{cure}, and run the command again"
     return None
 
 
-def _sandbox_cure_of(message: str) -> str | None:
-    has_sandbox = any(name.startswith("CODEX_SANDBOX") for name in os.environ)
+def _find_sandbox_cure(message: str) -> str | None:
+    has_sandbox = any(variable.startswith("CODEX_SANDBOX") for variable in os.environ)
     if os.strerror(errno.EROFS) not in message or not has_sandbox:
         return None
     from gitckpt.git.repository import discover
@@ -124,14 +124,14 @@ def _git_hint(error: CkptError) -> str | None:
 
 
 def _prepare_streams() -> None:
-    """Escape characters that the locale's character set lacks; reopen closed streams."""
+    """Reopen closed standard streams; escape characters that they cannot encode."""
     # A closed stream becomes the null device, as in git. Otherwise a file that gitckpt opens would
     # get the number to which child processes write their errors.
     for name in ("stdin", "stdout", "stderr"):  # by number: a file gets the lowest free one
         if getattr(sys, name) is None:
-            null = os.open(os.devnull, os.O_RDWR)
-            os.set_inheritable(null, True)
-            setattr(sys, name, open(null, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115 - until exit
+            null_device = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(null_device, True)
+            setattr(sys, name, open(null_device, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115 - until exit
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -139,21 +139,21 @@ def _prepare_streams() -> None:
 
 def _is_output_error(error: OSError) -> bool:
     # The module that raised the error decides: output is written when all else is done.
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    modules = (terminal.__name__, __name__)
-    return trace is not None and trace.tb_frame.f_globals["__name__"] in modules
+    innermost = error.__traceback__
+    while innermost is not None and innermost.tb_next is not None:
+        innermost = innermost.tb_next
+    output_modules = (terminal.__name__, __name__)
+    return innermost is not None and innermost.tb_frame.f_globals["__name__"] in output_modules
 
 
 def _discard_output() -> None:
     try:
-        null = os.open(os.devnull, os.O_WRONLY)
+        null_device = os.open(os.devnull, os.O_WRONLY)
     except OSError:
         return  # too many files are open, and the error was printed
     # Otherwise Python fails again when it flushes at exit.
-    os.dup2(null, sys.stdout.fileno())
-    os.close(null)
+    os.dup2(null_device, sys.stdout.fileno())
+    os.close(null_device)
 
 
 def _report_bug(error: Exception, argv: list[str]) -> int:
@@ -161,17 +161,17 @@ def _report_bug(error: Exception, argv: list[str]) -> int:
     from gitckpt.git.repository import discover
     from gitckpt.store import error_log
 
-    hint = None
+    hint = "report this bug with the traceback above"
     try:
         # Without arguments: they may be private.
         command = next((argument for argument in argv if argument in COMMANDS), "…")
-        text = f"gitckpt {__version__}: git ckpt {command}\n{error_log.trace(error)}"
-        path = error_log.append(discover(), text)
-        hint = f"report this bug with the end of the log {path}"
+        log_entry = f"gitckpt {__version__}: git ckpt {command}\n{error_log.trace(error)}"
+        log_path = error_log.append(discover(), log_entry)
+        hint = f"report this bug with the end of the log {log_path}"
     except CkptError:
         import traceback
 
         terminal.explain("".join(traceback.format_exception(error)).rstrip())
-    line = " ".join(str(error).split())
-    terminal.fail(CkptError(f"this is a bug in gitckpt: {type(error).__name__}: {line}", hint=hint))
+    line = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    terminal.print_error(CkptError(f"this is a bug in gitckpt: {line}", hint=hint))
     return BUG

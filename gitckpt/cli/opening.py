@@ -1,4 +1,4 @@
-"""Open the store with git processes: importing libgit2 would take longer."""
+"""Open the checkpoint store through git processes: libgit2 loads more slowly."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _PATIENCE = 5.0  # seconds for the profile of the user's shell
 
 
 def login_shell_advice() -> str | None:
-    """Return advice for Codex if a login shell does not find `git-ckpt`.
+    """Return advice if Codex would not find `git-ckpt`, otherwise None.
 
-    Codex runs commands in a login shell, whose profile may set PATH. None without Codex, with a git
-    alias `ckpt`, or if the shell gives no answer. Takes as long as the shell's profile.
+    Codex runs commands in a login shell, whose profile may set another PATH. Returns None without
+    Codex, with a git alias `ckpt`, or if the shell gives no answer within 5 seconds.
     """
     import shutil
 
@@ -43,10 +43,10 @@ def login_shell_advice() -> str | None:
 
 
 def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
-    """Open the store of the repository around the current directory.
+    """Open the checkpoint store of the repository around the current directory.
 
-    With `to_capture`, git scans the worktree while Python imports modules. `any_git` also accepts
-    a git that is too old.
+    With `to_capture`, git scans the worktree while Python imports modules. With `any_git`, a git
+    that is too old for gitckpt is accepted, too.
     """
 
     def import_modules() -> None:
@@ -67,14 +67,14 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
     from gitckpt.store.error_log import Listener
     from gitckpt.store.store import Store
 
-    warned: set[str] = set()
+    printed_warnings: set[str] = set()
 
     def warn_once(sentence: str) -> None:
-        if sentence not in warned:  # stores of other worktrees and threads may repeat it
-            warned.add(sentence)
+        if sentence not in printed_warnings:  # stores of other worktrees and threads may repeat it
+            printed_warnings.add(sentence)
             terminal.warn(sentence)
 
-    listener = Listener(warn_once, terminal.progress)
+    listener = Listener(warn_once, terminal.show_progress)
     checkpoints = Checkpoints(repository, adapter="plumbing", ahead=index_copy, listener=listener)
     if index_copy is not None:
         checkpoints.refs.warm_up()

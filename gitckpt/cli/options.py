@@ -1,4 +1,4 @@
-"""Declare and check options, for Typer and for the quick parser."""
+"""Declare and check the arguments and options of commands, without Typer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PARAMETER_NAMES = {"C": "directory", "json": "as_json", "from": "from_"}
 
 
 class Parameter:
-    """An argument or option of a command, parsed from one line of its help."""
+    """An argument or option of a command, parsed from one line of the command's help."""
 
     def __init__(self, line: str, argument: str, required: Container[str]) -> None:
         names, _, self.help = line.partition("  ")
@@ -32,12 +32,12 @@ class Parameter:
         self.metavar = "".join(metavars) or None
         self.is_flag = self.metavar is None
         self.is_number = bool(words) and self.metavar == "N"
-        is_many = not words and ("…" in names or " " in names)
-        self.is_list = is_many or "may be repeated" in self.help
+        takes_many_words = not words and ("…" in names or " " in names)
+        self.is_list = takes_many_words or "may be repeated" in self.help
         self.takes_paths = "[--" in names  # words after two dashes are the parameter `paths`
-        option = words and self.spellings[-1].lstrip("-").replace("-", "_")
-        self.name = _PARAMETER_NAMES.get(option, option) if option else argument
-        if option and hasattr(builtins, option):
+        option_name = words and self.spellings[-1].lstrip("-").replace("-", "_")
+        self.name = _PARAMETER_NAMES.get(option_name, option_name) if option_name else argument
+        if option_name and hasattr(builtins, option_name):
             self.name += "_"
         self.is_required = self.name in required
 
@@ -47,20 +47,20 @@ PARAMETERS: dict[Callable[..., int | None], list[Parameter]] = {}
 
 
 def usage(text: str) -> Callable[[Command], Command]:
-    """Declare the parameters of a command by its help, one line each.
+    """Return a decorator that declares a command's parameters by its help text.
 
-    Arguments are the first parameters of the function, in order. An option is the parameter with
-    the name of its long spelling. Typer's declarations would take seven lines per option, and
-    import Typer.
+    Each line of `text` declares one parameter. Arguments are the first parameters of the function,
+    in order. An option is the parameter that has the option's long name. Typer's declarations would
+    take seven lines per option, and import Typer.
     """
     lines = text.strip("\n").replace("\n  ", " ").split("\n")
 
     def declare(function: Command) -> Command:
-        code, defaults = function.__code__, function.__defaults__ or ()
-        required = code.co_varnames[: code.co_argcount - len(defaults)]
-        arguments = iter(code.co_varnames)
+        code_object, defaults = function.__code__, function.__defaults__ or ()
+        required_names = code_object.co_varnames[: code_object.co_argcount - len(defaults)]
+        argument_names = iter(code_object.co_varnames)
         PARAMETERS[function] = [
-            Parameter(line, "" if line.startswith("-") else next(arguments), required)
+            Parameter(line, "" if line.startswith("-") else next(argument_names), required_names)
             for line in lines
         ]
         return function
@@ -69,13 +69,13 @@ def usage(text: str) -> Callable[[Command], Command]:
 
 
 def options_with_value(function: Callable[..., int | None]) -> list[str]:
-    """Return all spellings of a command's options that take a value."""
+    """Return the names, such as "-C", of a command's options that take a value."""
     parameters = PARAMETERS[function]
     return [name for option in parameters if not option.is_flag for name in option.spellings]
 
 
-def command_of(words: Sequence[str], options_with_value: Container[str]) -> int:
-    """Return the index of the command in `words`; or `len(words)` without one."""
+def command_index(words: Sequence[str], options_with_value: Container[str]) -> int:
+    """Return the index of the command name in `words`, or `len(words)` without one."""
     # `options_with_value` has the spellings of the options that take a value.
     index = 0
     while index < len(words) and words[index].startswith("-"):
@@ -94,31 +94,29 @@ def apply_global(quiet: bool = False, directory: str | None = None) -> None:
             os.chdir(directory)
         except OSError as error:
             problem = f"cannot change to the directory {directory}: {error.strerror}"
-            raise RepositoryError(problem, hint="give a directory that exists") from None
+            raise RepositoryError(problem, hint="name a directory that exists") from None
 
 
 def print_version() -> None:
     terminal.out(f"gitckpt {__version__}")
 
 
-def parse_count(text: str) -> int:
-    problem = f"{text!r} is not a whole number"
-    if text.startswith("-") and text[1:].isdigit():
-        problem = f"a number must be 0 or more, not {text}"
-    is_number = text.isascii() and text.isdigit() and len(text) < 19
-    refuse(not is_number, problem, "write a whole number, such as 20")
+def parse_count(text: str, option: str = "a number") -> int:
+    problem = f"{option} must be a whole number of 0 or more, not {text!r}"
+    is_whole_number = text.isascii() and text.isdigit() and len(text) < 19
+    refuse(not is_whole_number, problem, "write a whole number, such as 20")
     return int(text)
 
 
 def refuse(is_wrong: object, problem: str, hint: str) -> None:
-    """Raise `UsageError` with the problem and the hint if `is_wrong`."""
+    """Raise UsageError with `problem` and `hint` if `is_wrong` is true."""
     if is_wrong:
         raise UsageError(problem, hint=hint)
 
 
-def refuse_both(run: str | None, track: str | None) -> None:
-    is_twice = run is not None and track is not None
-    refuse(is_twice, "--run and --track exclude each other", "give only one of them")
+def refuse_run_and_track(run: str | None, track: str | None) -> None:
+    has_both = run is not None and track is not None
+    refuse(has_both, "--run and --track exclude each other", "give only one of them")
 
 
 def require_one_of(kind: str, value: str | None, names: Iterable[str]) -> None:

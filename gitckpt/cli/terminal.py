@@ -1,7 +1,7 @@
 """Print to the terminal: results on standard output, all else on standard error.
 
 Text may come from a fetched checkpoint, a file name or git. So each `str` is escaped just before it
-is written; only `Shown`, which no other module makes, is written unchanged. Patches, paths and
+is written. Only `EscapedText`, which this module creates, is written unchanged. Patches, paths and
 documents are escaped on a terminal or in a pager, and written unchanged into a pipe or file.
 """
 
@@ -12,7 +12,7 @@ import os
 import sys
 
 from gitckpt.model import ids, times
-from gitckpt.model.arguments import first_of, shell_word
+from gitckpt.model.arguments import join_first, shell_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _BOLD, _RED, _GREEN = "\033[1m", "\033[31m", "\033[32m"
 _YELLOW, _CYAN, _RESET = "\033[33m", "\033[36m", "\033[0m"
 # Prefixes of lines in a patch, and their styles, as git has them by default.
-_PATCH = dict.fromkeys(("diff ", "index ", "--- ", "+++ "), _BOLD)
-_PATCH |= {"@@": _CYAN, "+": _GREEN, "-": _RED}
+_PATCH_STYLES = dict.fromkeys(("diff ", "index ", "--- ", "+++ "), _BOLD)
+_PATCH_STYLES |= {"@@": _CYAN, "+": _GREEN, "-": _RED}
 
 _GAP = "  "  # between the columns of a table
 _NARROWEST = 8  # characters that remain of a cut column
@@ -47,8 +47,8 @@ class Verbosity:
     is_asking = False  # no progress is shown over a question
 
 
-class Shown:
-    """Escaped text, possibly with a style, that `out` writes unchanged."""
+class EscapedText:
+    """Text that is escaped already, possibly with a style: `out` writes it unchanged."""
 
     __slots__ = ("text",)
 
@@ -59,44 +59,44 @@ class Shown:
         raise TypeError("a text cannot contain styled text: call out(heading(…), text)")
 
 
-def harmless(text: str) -> str:
-    """Escape characters that a terminal obeys, or that change the text's direction."""
+def escape_text(text: str) -> str:
+    """Replace unprintable characters, such as terminal controls, by escapes."""
     is_plain = text.isprintable()
-    return text if is_plain else "".join(c if c.isprintable() else _escape(c) for c in text)
+    return text if is_plain else "".join(c if c.isprintable() else _escape_char(c) for c in text)
 
 
-def _escape(character: str) -> str:
-    code = ord(character)
-    escape = f"\\x{code:02x}" if code < 0x100 else f"\\u{{{code:x}}}"
+def _escape_char(character: str) -> str:
+    code_point = ord(character)
+    escape = f"\\x{code_point:02x}" if code_point < 0x100 else f"\\u{{{code_point:x}}}"
     return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character, escape)
 
 
-def _harmless_lines(text: str) -> str:
+def _escape_lines(text: str) -> str:
     lines = text.split("\n")
-    return "\n".join("\t".join(map(harmless, line.split("\t"))) for line in lines)
+    return "\n".join("\t".join(map(escape_text, line.split("\t"))) for line in lines)
 
 
-def _shortened(text: str) -> str:
-    def cut(part: str) -> str:
-        return part if len(part) <= _LONGEST_WORD else f"{part[:_BEGINNING]}…"
+def _escape_and_shorten(text: str) -> str:
+    def shorten_word(word: str) -> str:
+        return word if len(word) <= _LONGEST_WORD else f"{word[:_BEGINNING]}…"
 
-    line = " ".join(map(cut, harmless(text).split(" ")))
+    line = " ".join(map(shorten_word, escape_text(text).split(" ")))
     return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…"
 
 
-def out(*parts: str | Shown) -> None:
-    texts = (part.text if isinstance(part, Shown) else harmless(part) for part in parts)
+def out(*parts: str | EscapedText) -> None:
+    texts = (part.text if isinstance(part, EscapedText) else escape_text(part) for part in parts)
     sys.stdout.write("".join(texts) + "\n")
 
 
-def out_text(text: str) -> None:
+def out_indented(text: str) -> None:
     for line in text.rstrip("\n").split("\n"):
         out(f"    {line}".rstrip())
 
 
 def out_row(cells: Iterable[str | None]) -> None:
-    """Print a line for programs: cells separated by tabs, "-" for an empty cell."""
-    sys.stdout.write("\t".join(harmless(cell or "-") for cell in cells) + "\n")
+    """Print a tab-separated line for programs, with "-" for each empty cell."""
+    sys.stdout.write("\t".join(escape_text(cell or "-") for cell in cells) + "\n")
 
 
 def out_patch(data: bytes) -> None:
@@ -105,20 +105,20 @@ def out_patch(data: bytes) -> None:
         return
     text = data.decode("utf-8", "surrogateescape").removesuffix("\n")
     for line in text.split("\n") if data else ():
-        style = next((style for start, style in _PATCH.items() if line.startswith(start)), "")
-        sys.stdout.write(_styled(_harmless_lines(line), style) + "\n")
+        style = next((style for mark, style in _PATCH_STYLES.items() if line.startswith(mark)), "")
+        sys.stdout.write(_add_style(_escape_lines(line), style) + "\n")
 
 
 def out_path(path: str) -> None:
     if _is_read_by_a_person():
-        out(harmless(path))
+        out(escape_text(path))
     else:
         out_bytes(os.fsencode(path) + b"\n")
 
 
 def out_document(data: bytes) -> None:
     if _is_read_by_a_person():
-        sys.stdout.write(_harmless_lines(data.decode("utf-8", "surrogateescape")))
+        sys.stdout.write(_escape_lines(data.decode("utf-8", "surrogateescape")))
     else:
         out_bytes(data)
 
@@ -130,7 +130,7 @@ def out_json(document: object) -> None:
 
 
 def attributes(value: object, names: str) -> dict[str, object]:
-    """Return the named attributes of a value; `names` are separated by spaces."""
+    """Map each name in the space-separated `names` to that attribute of `value`."""
     return {name: getattr(value, name) for name in names.split()}
 
 
@@ -142,101 +142,102 @@ def out_bytes(data: bytes) -> None:
 
 def remark(line: str) -> None:
     if not Verbosity.quiet:
-        _clear()
+        _clear_progress()
         sys.stdout.flush()  # keep the order if both streams go to the same place
-        sys.stderr.write(f"{_shortened(line)}\n")
+        sys.stderr.write(f"{_escape_and_shorten(line)}\n")
 
 
 def explain(text: str) -> None:
-    _clear()
-    sys.stderr.write(f"{_harmless_lines(text)}\n")
+    _clear_progress()
+    sys.stderr.write(f"{_escape_lines(text)}\n")
 
 
-def _label(label: str, style: str, line: str) -> None:
-    _clear()
-    sys.stderr.write(f"{_styled(f'{label}:', style, sys.stderr)} {_shortened(line)}\n")
+def _write_labeled(label: str, style: str, line: str) -> None:
+    _clear_progress()
+    sys.stderr.write(f"{_add_style(f'{label}:', style, sys.stderr)} {_escape_and_shorten(line)}\n")
 
 
 def warn(line: str) -> None:
-    _label("warning", _YELLOW, line)
+    _write_labeled("warning", _YELLOW, line)
 
 
-def fail(error: CkptError) -> int:
-    """Print an error with its candidates and hint; return its exit code."""
-    _label("error", _RED, error.message)
+def print_error(error: CkptError) -> int:
+    """Print an error with its hint and any ambiguous matches; return its exit code."""
+    _write_labeled("error", _RED, error.message)
     for candidate in getattr(error, "candidates", ()):
-        sys.stderr.write(f"  {_shortened(candidate)}\n")
+        sys.stderr.write(f"  {_escape_and_shorten(candidate)}\n")
     if error.hint:
-        _label("hint", _BOLD, error.hint)
+        _write_labeled("hint", _BOLD, error.hint)
     return error.exit_code
 
 
-def live(text: str) -> None:
-    """Write a command's output, decoded with surrogateescape, to standard error."""
+def write_live_output(text: str) -> None:
+    """Write output of a running command, decoded with surrogateescape, to stderr."""
     if not text.isascii():  # only invisible and direction-changing characters are escaped
         import re
 
-        text = re.sub(f"[{_UNSEEN}]", lambda match: _escape(match[0]), text)
+        text = re.sub(f"[{_UNSEEN}]", lambda match: _escape_char(match[0]), text)
     sys.stderr.flush()
     sys.stderr.buffer.write(text.encode("utf-8", "surrogateescape"))
     sys.stderr.buffer.flush()
 
 
-def progress(line: str) -> None:
-    """Replace the progress line, only on a terminal without `--quiet`; "" clears it."""
+def show_progress(line: str) -> None:
+    """Replace the terminal's progress line by `line`; "" removes the progress line."""
     import shutil
     import time
 
     if sys.stderr.isatty() and not Verbosity.quiet and not Verbosity.is_asking:
         width = shutil.get_terminal_size().columns - 1
-        sys.stderr.write(f"\r\033[K{harmless(line)[:width]}" if line else "\r\033[K")
+        sys.stderr.write(f"\r\033[K{escape_text(line)[:width]}" if line else "\r\033[K")
         sys.stderr.flush()
         Verbosity.progress_time = time.monotonic() if line else 0.0
 
 
-def _clear() -> None:
+def _clear_progress() -> None:
     if Verbosity.progress_time:
-        progress("")
+        show_progress("")
 
 
 @contextlib.contextmanager
 def waiting(task: str) -> Iterator[None]:
+    """Show the task and its elapsed time on a terminal while the block runs."""
     if not sys.stderr.isatty() or Verbosity.quiet:
         yield
         return
     import threading
     import time
 
-    finished, start = threading.Event(), time.monotonic()
+    is_finished, start_time = threading.Event(), time.monotonic()
 
-    def show_progress() -> None:
-        last_time = 0.0
-        while not finished.wait(_TICK):
-            shown_at = Verbosity.progress_time
-            if shown_at != last_time and time.monotonic() - shown_at < _TICK:
+    def show_elapsed_time() -> None:
+        last_shown_time = 0.0
+        while not is_finished.wait(_TICK):
+            shown_time = Verbosity.progress_time
+            if shown_time != last_shown_time and time.monotonic() - shown_time < _TICK:
                 continue  # the task itself shows progress
-            progress(f"… {task}: {time.monotonic() - start:.0f}s")
-            last_time = Verbosity.progress_time
+            show_progress(f"… {task}: {time.monotonic() - start_time:.0f}s")
+            last_shown_time = Verbosity.progress_time
 
-    thread = threading.Thread(target=show_progress, daemon=True)
+    thread = threading.Thread(target=show_elapsed_time, daemon=True)
     thread.start()
     try:
         yield
     finally:
-        finished.set()
+        is_finished.set()
         thread.join()
-        _clear()
+        _clear_progress()
 
 
 def replace_lines(height: int, lines: Sequence[str]) -> int:
-    """Replace the last `height` lines of the screen; return how many were printed."""
+    """Overwrite the last `height` printed lines; return the number of new lines."""
     import shutil
 
-    size = shutil.get_terminal_size()
-    lines = lines[: max(size.lines - 1, 1)]
-    up = f"\033[{height}F" if height else ""
-    text = "".join(f"\033[K{_fit(harmless(line), size.columns - 1).rstrip()}\n" for line in lines)
-    sys.stdout.write(f"{up}{text}\033[J")
+    columns, rows = shutil.get_terminal_size()
+    lines = lines[: max(rows - 1, 1)]
+    cursor_up = f"\033[{height}F" if height else ""
+    text = "".join(f"\033[K{_fit(escape_text(line), columns - 1).rstrip()}\n" for line in lines)
+    sys.stdout.write(f"{cursor_up}{text}\033[J")
     sys.stdout.flush()
     return len(lines)
 
@@ -245,11 +246,11 @@ def may_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def ask(question: str, *, above: bool = False, intro: Sequence[str] = ()) -> str | None:
-    """Ask the user; return the answer, stripped, or None at the end of input."""
-    progress("")
+def ask(question: str, *, own_line: bool = False, intro: Sequence[str] = ()) -> str | None:
+    """Ask the user; return the stripped answer, or None at the end of input."""
+    show_progress("")
     Verbosity.is_asking = True
-    sys.stderr.write("\n".join(map(harmless, (*intro, question))) + ("\n" if above else ""))
+    sys.stderr.write("\n".join(map(escape_text, (*intro, question))) + ("\n" if own_line else ""))
     sys.stderr.flush()
     try:
         line = sys.stdin.readline()
@@ -258,7 +259,7 @@ def ask(question: str, *, above: bool = False, intro: Sequence[str] = ()) -> str
     return line.strip() if line else None
 
 
-def confirms(question: str, *, intro: Sequence[str] = ()) -> bool:
+def user_confirms(question: str, *, intro: Sequence[str] = ()) -> bool:
     return (ask(f"{question} [y/N] ", intro=intro) or "").lower() in ("y", "yes")
 
 
@@ -272,35 +273,35 @@ def _is_read_by_a_person() -> bool:
     return is_terminal() or pager in ("1", "true", "yes", "on")
 
 
-def size(number: int) -> str:
+def size_text(number: int) -> str:
     if number < 1000:
-        return count(number, "byte")
-    amount = float(number)
+        return plural(number, "byte")
+    shown_amount = float(number)
     for unit in ("kB", "MB", "GB"):
-        amount /= 1000
-        if round(amount, 1) < 1000:
-            return f"{amount:.1f} {unit}"
-    return f"{amount / 1000:.1f} TB"
+        shown_amount /= 1000
+        if round(shown_amount, 1) < 1000:
+            return f"{shown_amount:.1f} {unit}"
+    return f"{shown_amount / 1000:.1f} TB"
 
 
-def count(number: int, noun: str) -> str:
+def plural(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def age(instant: int, current_time: int, timestamp: str | None = None) -> str:
-    """Return the age of an instant on a terminal, else its timestamp."""
+def age_or_timestamp(instant: int, current_time: int, timestamp: str | None = None) -> str:
+    """Return the age of `instant` if stdout is a terminal, otherwise its timestamp."""
     if is_terminal():
         return times.age_text(max(current_time - instant, 0))
     return timestamp or times.to_text(instant)
 
 
-def short(name: str) -> str:
-    """Return the first 8 characters of an id on a terminal, else the whole id."""
+def short_id(name: str) -> str:
+    """Return 8 characters of an id if stdout is a terminal, otherwise the whole id."""
     return name[: ids.SHORT] if is_terminal() else name
 
 
-def heading(text: str) -> Shown:
-    return Shown(_styled(harmless(text), _BOLD))
+def heading(text: str) -> EscapedText:
+    return EscapedText(_add_style(escape_text(text), _BOLD))
 
 
 def out_finding(finding: Finding) -> None:
@@ -312,7 +313,7 @@ def out_finding(finding: Finding) -> None:
 
 
 def out_rows(columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> None:
-    """Print a table on a terminal, else tab-separated lines; nothing without rows."""
+    """Print the rows as a table on a terminal, otherwise as tab-separated lines."""
     if not is_terminal():
         for row in rows:
             out_row(row)
@@ -321,39 +322,39 @@ def out_rows(columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> No
 
 
 def out_table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> None:
-    """Print the non-empty columns, aligned; cut them to the width of a terminal."""
+    """Print a table without its empty columns, cut to the width of the terminal."""
     import shutil
 
-    cells = [[harmless(cell or "") for cell in row] for row in rows]
-    used = [i for i in range(len(columns)) if any(row[i] for row in cells)]
-    lines = [[row[i] for i in used] for row in [list(columns), *cells]]
-    widths = [max(_width(line[i]) for line in lines) for i in range(len(used))]
+    cells = [[escape_text(cell or "") for cell in row] for row in rows]
+    indexes = [i for i in range(len(columns)) if any(row[i] for row in cells)]
+    lines = [[row[i] for i in indexes] for row in [list(columns), *cells]]
+    widths = [max(_display_width(line[i]) for line in lines) for i in range(len(indexes))]
     excess = 0
     if is_terminal():
-        available = shutil.get_terminal_size().columns
-        widths = [min(width, max(available, _NARROWEST)) for width in widths]
-        excess = sum(widths) + len(_GAP) * (len(used) - 1) - available
+        available_width = shutil.get_terminal_size().columns
+        widths = [min(width, max(available_width, _NARROWEST)) for width in widths]
+        excess = sum(widths) + len(_GAP) * (len(indexes) - 1) - available_width
     while excess > 0 and max(widths) > _NARROWEST:
         widths[widths.index(max(widths))] -= 1
         excess -= 1
-    for number, row in enumerate(lines):
+    for index, row in enumerate(lines):
         line = _GAP.join(_fit(cell, width) for cell, width in zip(row, widths, strict=True))
-        line = _fit(line, sum(widths) + len(_GAP) * (len(used) - 1) - max(excess, 0)).rstrip()
-        out(heading(line) if number == 0 else line)
+        line = _fit(line, sum(widths) + len(_GAP) * (len(indexes) - 1) - max(excess, 0)).rstrip()
+        out(heading(line) if index == 0 else line)
 
 
 def _fit(text: str, width: int) -> str:
-    text_width = _width(text)
+    text_width = _display_width(text)
     if text_width > width:
-        end = text_width = 0
-        while text_width + _width(text[end]) < width:
-            text_width += _width(text[end])
-            end += 1
-        text, text_width = text[:end] + "…", text_width + 1
+        end_index = text_width = 0
+        while text_width + _display_width(text[end_index]) < width:
+            text_width += _display_width(text[end_index])
+            end_index += 1
+        text, text_width = text[:end_index] + "…", text_width + 1
     return text + " " * (width - text_width)
 
 
-def _width(text: str) -> int:
+def _display_width(text: str) -> int:
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width
@@ -361,14 +362,14 @@ def _width(text: str) -> int:
     return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def _styled(text: str, style: str, stream: TextIO | None = None) -> str:
+def _add_style(text: str, style: str, stream: TextIO | None = None) -> str:
     # https://no-color.org
     is_plain = not style or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return text if is_plain or not (stream or sys.stdout).isatty() else f"{style}{text}{_RESET}"
 
 
 def shorter_path(path: str | None) -> str:
-    """Return a path, relative to the current directory if shorter; "" for None."""
+    """Return the absolute or relative form of `path`, the shorter one; "" for None."""
     if path is None:
         return ""
     relative = os.path.relpath(path)
@@ -378,32 +379,32 @@ def shorter_path(path: str | None) -> str:
 _FEW = 3  # files that a warning names
 
 
-def warn_captured(checkpoint: Checkpoint) -> int:
-    """Warn of problems in a new checkpoint; return the number of omitted paths."""
-    files = checkpoint.worktree
-    if files is None:
+def warn_of_captured_files(checkpoint: Checkpoint) -> int:
+    """Warn of problems with captured files; return the number of omitted files."""
+    worktree = checkpoint.worktree
+    if worktree is None:
         return 0
-    has_unnamed = False  # whether a warning leaves out paths
+    omits_files = False  # whether a warning leaves out paths
     # A clean submodule loses nothing: its commit has the files.
-    omitted = [entry for entry in files.omitted if entry.dirty is not False]
+    omitted = [entry for entry in worktree.omitted if entry.dirty is not False]
     for reason, paths in _group_by_key((entry.reason, entry.path) for entry in omitted).items():
-        warn(f"not captured: {first_of(paths, _FEW)}: {reason}")
-        has_unnamed |= len(paths) > _FEW
-    if files.converted:
-        names = first_of(files.converted, _FEW)
-        warn(f"a restore will not reproduce these files byte for byte: {names}")
-        has_unnamed |= len(files.converted) > _FEW
-    if files.suspects:
-        places = ((s.path, f"{s.path}:{s.line} ({s.rule})") for s in files.suspects)
+        warn(f"not captured: {join_first(paths, _FEW)}: {reason}")
+        omits_files |= len(paths) > _FEW
+    if worktree.converted:
+        file_names = join_first(worktree.converted, _FEW)
+        warn(f"a restore will not reproduce these files byte for byte: {file_names}")
+        omits_files |= len(worktree.converted) > _FEW
+    if worktree.suspects:
+        places = ((s.path, f"{s.path}:{s.line} ({s.rule})") for s in worktree.suspects)
         groups = list(_group_by_key(places).values())
-        for group in groups[:_FEW]:
-            warn(f"captured a possible secret: {first_of(group, 1)}")
+        for places_in_file in groups[:_FEW]:
+            warn(f"captured a possible secret: {join_first(places_in_file, 1)}")
         if len(groups) > _FEW:
-            has_unnamed = True
-            warn(f"captured a possible secret: {count(len(groups) - _FEW, 'more file')}")
-        path = shell_word(files.suspects[0].path)
-        remark(f"to declare the file no secret: git ckpt allow --secret {path}")
-    if has_unnamed:
+            omits_files = True
+            warn(f"captured possible secrets in {plural(len(groups) - _FEW, 'more file')}")
+        path = shell_word(worktree.suspects[0].path)
+        remark(f"if this file contains no secret: git ckpt allow --secret {path}")
+    if omits_files:
         remark(f"to list all of these files: git ckpt show {checkpoint.id[: ids.SHORT]}")
     return len(omitted)
 

@@ -17,7 +17,7 @@ _MOST = 10  # maximum number of blockers shown
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """One progress value to show to people, such as "issues" or "budget"."""
+    """A progress value of a run to show to people, such as closed issues or costs."""
 
     name: str
     text: str
@@ -26,32 +26,32 @@ class Gauge:
 
     @property
     def share(self) -> float | None:
-        """Return `done / total`, limited to 0..1; None if an amount is missing."""
+        """Return `done / total`, from 0 to 1; None if `done` or `total` is unknown."""
         if self.done is None or not self.total:
             return None
         return min(max(self.done / self.total, 0.0), 1.0)
 
 
 def gauges(state: Mapping[str, Any], progress: Progress | None = None) -> list[Gauge]:
-    """Return the progress values in a run's state and in a checkpoint's progress."""
+    """Return the progress values in a run's `state` and a checkpoint's `progress`."""
     require("state", state, Mapping, "a map of names to values")
     require("progress", progress, (Progress, NoneType), "a Progress")
-    result = [
+    all_gauges = [
         *_loop_gauges(_get_table(state, "loop")),
         *_review_gauges(_get_table(state, "review")),
     ]
-    result += _step_gauges(_get_table(state, "loop_state"))
+    all_gauges += _step_gauges(_get_table(state, "loop_state"))
     blockers = [item for item in _get_list(state, "blockers") if isinstance(item, Mapping)]
-    active = [item for item in blockers if str(item.get("status", "")).upper() == "ACTIVE"]
-    for item in active[:_MOST]:
-        description = _short_text(item.get("description", ""))
-        result.append(Gauge("blocker", f"{_short_text(item.get('id', '?'))}: {description}"))
+    active_blockers = [item for item in blockers if str(item.get("status", "")).upper() == "ACTIVE"]
+    for blocker in active_blockers[:_MOST]:
+        description = _short_text(blocker.get("description", ""))
+        all_gauges.append(Gauge("blocker", f"{_short_text(blocker.get('id', '?'))}: {description}"))
     total = progress.tasks_total if progress is not None else None
-    if progress is not None and total and not any(gauge.name == "issues" for gauge in result):
+    if progress is not None and total and not any(gauge.name == "issues" for gauge in all_gauges):
         completed = progress.tasks_completed or 0
-        task = f", at {_short_text(progress.current_task)}" if progress.current_task else ""
-        result.append(Gauge("tasks", f"{completed} of {total}{task}", completed, total))
-    return result
+        task_suffix = f", at {_short_text(progress.current_task)}" if progress.current_task else ""
+        all_gauges.append(Gauge("tasks", f"{completed} of {total}{task_suffix}", completed, total))
+    return all_gauges
 
 
 # A state may have been fetched: the readers below check every type and bound every number and text.
@@ -60,16 +60,16 @@ def gauges(state: Mapping[str, Any], progress: Progress | None = None) -> list[G
 def _loop_gauges(loop: Mapping[str, Any]) -> list[Gauge]:
     if not loop:
         return []
-    iteration, allowed = _get_count(loop, "iterations"), _get_count(loop, "allowed")
+    iteration, limit = _get_count(loop, "iterations"), _get_count(loop, "allowed")
     tests = f", tests: {_short_text(loop['tests'])}" if isinstance(loop.get("tests"), str) else ""
-    result = [Gauge("loop", f"iteration {iteration} of {allowed}{tests}", iteration, allowed)]
-    closed, still_open = _get_list(loop, "closed_issues"), _get_list(loop, "open_issues")
-    if closed or still_open:
-        names = f", open: {_short_text(', '.join(map(str, still_open)))}" if still_open else ""
-        count, total = len(closed), len(closed) + len(still_open)
-        result.append(Gauge("issues", f"{count} of {total} closed{names}", count, total))
+    loop_gauges = [Gauge("loop", f"iteration {iteration} of {limit}{tests}", iteration, limit)]
+    closed_issues, open_issues = _get_list(loop, "closed_issues"), _get_list(loop, "open_issues")
+    if closed_issues or open_issues:
+        suffix = f", open: {_short_text(', '.join(map(str, open_issues)))}" if open_issues else ""
+        count, total = len(closed_issues), len(closed_issues) + len(open_issues)
+        loop_gauges.append(Gauge("issues", f"{count} of {total} closed{suffix}", count, total))
     return [
-        *result,
+        *loop_gauges,
         *_cost_gauges(_get_amount(loop, "cost_usd"), _get_amount(loop, "max_budget_usd")),
     ]
 
@@ -77,23 +77,23 @@ def _loop_gauges(loop: Mapping[str, Any]) -> list[Gauge]:
 def _review_gauges(review: Mapping[str, Any]) -> list[Gauge]:
     if not review:
         return []
-    extra = _get_table(review, "more")
+    extra_fields = _get_table(review, "more")
     cycle, limit = _get_count(review, "cycle"), _get_count(review, "max_cycles")
-    phase = _short_text(extra.get("phase", review.get("phase")))
-    result = [Gauge("review", f"cycle {cycle} of {limit}, {phase}", cycle, limit)]
-    counts: Counter[tuple[str, str]] = Counter()
-    statuses = _get_list(extra, "all_findings")
-    for number, finding in enumerate(_get_list(review, "all_findings")):
-        status = statuses[number] if number < len(statuses) else {}
+    phase_text = _short_text(extra_fields.get("phase", review.get("phase")))
+    gauges = [Gauge("review", f"cycle {cycle} of {limit}, {phase_text}", cycle, limit)]
+    findings: Counter[tuple[str, str]] = Counter()
+    extra_findings = _get_list(extra_fields, "all_findings")
+    for position, finding in enumerate(_get_list(review, "all_findings")):
+        extra = extra_findings[position] if position < len(extra_findings) else {}
         if isinstance(finding, Mapping):
-            name = status.get("status", "found") if isinstance(status, Mapping) else "found"
-            counts[_short_text(finding.get("severity")), _short_text(name)] += 1
-    if counts:
-        parts = [f"{count} {severity} {status}" for (severity, status), count in counts.items()]
-        fixed = sum(count for (_, status), count in counts.items() if status == "fixed")
-        result.append(Gauge("findings", ", ".join(parts)[:_LONGEST], fixed, sum(counts.values())))
+            status = extra.get("status", "found") if isinstance(extra, Mapping) else "found"
+            findings[_short_text(finding.get("severity")), _short_text(status)] += 1
+    if findings:
+        texts = [f"{count} {severity} {status}" for (severity, status), count in findings.items()]
+        fixed = sum(count for (_, status), count in findings.items() if status == "fixed")
+        gauges.append(Gauge("findings", ", ".join(texts)[:_LONGEST], fixed, sum(findings.values())))
     return [
-        *result,
+        *gauges,
         *_cost_gauges(_get_amount(review, "total_cost_usd"), _get_amount(review, "max_budget_usd")),
     ]
 
@@ -108,11 +108,11 @@ def _step_gauges(loop: Mapping[str, Any]) -> list[Gauge]:
     if not loop:
         return []
     status = _short_text(loop.get("step_status") or "NOT_STARTED")
-    result = [Gauge("step", f"{_short_text(loop.get('current_step'))}, {status}")]
+    step_gauges = [Gauge("step", f"{_short_text(loop.get('current_step'))}, {status}")]
     fixes, limit = _get_count(loop, "fix_cycle_count"), _get_count(loop, "max_fix_cycles")
     if fixes:
-        result.append(Gauge("fixes", f"{fixes} of {limit} cycles", fixes, limit))
-    return result
+        step_gauges.append(Gauge("fixes", f"{fixes} of {limit} cycles", fixes, limit))
+    return step_gauges
 
 
 def _get_table(state: Mapping[str, Any], key: str) -> Mapping[str, Any]:

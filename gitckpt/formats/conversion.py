@@ -1,4 +1,4 @@
-"""Convert an imported file to the fields of a checkpoint: time, commit, pipeline."""
+"""Convert a file of another tool to the fields of a checkpoint."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _LAST = 253_402_300_799 * _SECOND
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
-    """Commit time and time zone of a commit, in microseconds."""
+class CommitTime:
+    """When a commit was made: its time and its offset from UTC, in microseconds."""
 
     time: int  # since the epoch
     offset: int  # from UTC
 
 
 @dataclass(frozen=True, slots=True)
-class Time:
-    """When a file was written, and when its run began, in µs since the epoch."""
+class FileTime:
+    """When a file was written, and when its run began, in microseconds."""
 
     instant: int
     started: int  # when its run began
@@ -50,9 +50,9 @@ class Time:
     remark: str | None = None  # a clause on how the time was repaired; None if it was not
 
 
-def commits(repository: Repository, oids: Collection[str]) -> dict[str, Commit]:
+def read_commit_times(repository: Repository, oids: Collection[str]) -> dict[str, CommitTime]:
     sorted_oids = sorted(set(oids))
-    committers = {}
+    by_oid = {}
     for oid, entry in zip(sorted_oids, repository.cat_file.contents(sorted_oids), strict=True):
         # With SHA-256, git takes 40 digits as an abbreviation.
         if entry is None or entry[:2] != (oid, "commit"):
@@ -60,59 +60,59 @@ def commits(repository: Repository, oids: Collection[str]) -> dict[str, Commit]:
         if committer := _COMMITTER.search(entry[2].partition(b"\n\n")[0]):
             seconds, sign, hours, minutes = committer.groups()
             offset = (int(hours) * 60 + int(minutes)) * 60 * _SECOND
-            committers[oid] = Commit(int(seconds) * _SECOND, -offset if sign == b"-" else offset)
-    return committers
+            by_oid[oid] = CommitTime(int(seconds) * _SECOND, -offset if sign == b"-" else offset)
+    return by_oid
 
 
-def time_of(record: Record, commit: Commit | None, import_time: int) -> Time:
-    """Return when a file was written; `commit` is the one named in the file, if here."""
+def determine_time(record: Record, commit: CommitTime | None, import_time: int) -> FileTime:
+    """Determine when a file was written; `commit` is the commit that the file names."""
     # rlm-act writes local time and calls it UTC. If that is before the commit that the file names,
     # the clock is taken as one of the committer's zone (true of 42 of 44 public files).
     if record.time is None or not 0 < record.time <= _LAST:
         remark = "has no valid timestamp: the time of the import is used"
-        return Time(import_time, import_time, is_trusted=False, remark=remark)
+        return FileTime(import_time, import_time, is_trusted=False, remark=remark)
     has_start = record.started and 0 < record.started <= _LAST
     started = (record.started if has_start else None) or record.time
     if commit is None or not record.is_local or record.time >= commit.time or not commit.offset:
-        return Time(record.time, started, is_trusted=commit is not None or not record.is_local)
-    repaired = record.time - commit.offset
-    text = times.to_text(repaired)
-    remark = f"has the UTC time {record.timestamp}, before the commit: repaired to {text}"
-    return Time(repaired, started - commit.offset, is_trusted=True, remark=remark)
+        return FileTime(record.time, started, is_trusted=commit is not None or not record.is_local)
+    repaired_time = record.time - commit.offset
+    repaired_text = times.to_text(repaired_time)
+    remark = f"has the UTC time {record.timestamp}, before the commit: repaired to {repaired_text}"
+    return FileTime(repaired_time, started - commit.offset, is_trusted=True, remark=remark)
 
 
 # Read the versions of a file in git's history.
 
 
-def versions(repository: Repository, path: str) -> list[tuple[str, int, bytes]]:
-    """Return (commit, its time, content) of each version of a file, oldest first."""
+def read_versions(repository: Repository, path: str) -> list[tuple[str, int, bytes]]:
+    """Return commit, commit time, content of each version of a file, oldest first."""
     try:
         # Not `log`: user settings can add lines to its output.
         order = ("--timestamp", "--reverse", "--topo-order")
         output = repository.git.run("rev-list", *order, "HEAD", "--", f":(top,literal){path}").out
     except GitError:
         return []  # there is no commit yet
-    pairs = [line.split(" ") for line in output.decode("ascii").splitlines()]
-    blobs = repository.cat_file.contents([f"{commit}:{path}" for _, commit in pairs])
-    distinct: list[tuple[str, int, bytes]] = []
-    for (time, commit), blob in zip(pairs, blobs, strict=True):
-        if blob and blob[1] == "blob" and (not distinct or distinct[-1][2] != blob[2]):
-            distinct.append((commit, int(time) * _SECOND, blob[2]))
-    return distinct
+    commit_lines = [line.split(" ") for line in output.decode("ascii").splitlines()]
+    blobs = repository.cat_file.contents([f"{commit}:{path}" for _, commit in commit_lines])
+    versions: list[tuple[str, int, bytes]] = []
+    for (time, commit), blob in zip(commit_lines, blobs, strict=True):
+        if blob and blob[1] == "blob" and (not versions or versions[-1][2] != blob[2]):
+            versions.append((commit, int(time) * _SECOND, blob[2]))
+    return versions
 
 
 # Draft the checkpoint of a file.
 
 _MAX_LABEL = 200
 # Cached: an import may read a thousand files for the same pipeline.
-_preset = functools.cache(functools.partial(pipelines.preset, known_steps=OPTIONS))
+_preset = functools.cache(functools.partial(pipelines.read_preset, known_steps=OPTIONS))
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
     record: Record
     source: Source
-    time: Time
+    time: FileTime
     commit: str  # the commit named in the file; "" if it is missing in this repository
     original: str  # oid of the file's bytes as a blob
     # path of a file that the record names and that was not read → why not
@@ -120,7 +120,7 @@ class FoundFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Drafted:
+class FileDraft:
     item: FoundFile
     checkpoint: Checkpoint  # without run and sequence
     fields: dict[str, Any]  # the keys of its document
@@ -128,11 +128,11 @@ class Drafted:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the run may continue without the user's approval (--trust)."""
-        return self.item.record.drive is None
+        """Whether the run may continue without the user's approval (`--trust`)."""
+        return self.item.record.continuation is None
 
-    def can_follow(self, previous: Drafted) -> bool:
-        """Return whether one transaction can record this checkpoint after `previous`."""
+    def can_follow(self, previous: FileDraft) -> bool:
+        """Return whether one transaction can record both `previous` and this draft."""
         keys = ("git_sha", "branch", "worktree")
         return (
             all(self.fields.get(key) == previous.fields.get(key) for key in keys)
@@ -144,15 +144,15 @@ class Drafted:
         )
 
 
-def locate_files(
+def capture_worktree(
     store: Checkpoints, item: FoundFile, *, dry_run: bool
 ) -> tuple[str, str | None, Worktree | None]:
-    """Return commit, branch and captured files, from the worktree that the file names."""
+    """Return commit, branch and captured files of the worktree that a file names."""
     record, repository = item.record, store.repository
     if record.worktree is not None and not dry_run:
-        linked = administration.seen_from(repository, record.worktree)
-        if linked is not None:
-            with store.seen_from(linked, "plumbing") as linked_store:
+        linked_worktree = administration.open_linked(repository, record.worktree)
+        if linked_worktree is not None:
+            with store.seen_from(linked_worktree, "plumbing") as linked_store:
                 worktree = linked_store.capture()
                 return *linked_store.objects.head(), worktree
     if not item.commit and record.branch is not None:
@@ -162,7 +162,7 @@ def locate_files(
     return item.commit, None, None
 
 
-def pipeline(
+def make_pipeline(
     store: Checkpoints,
     item: FoundFile,
     checkpoint_id: str,
@@ -172,39 +172,40 @@ def pipeline(
     reason: Callable[[str], str | None],
     dry_run: bool,
 ) -> tuple[Pipeline | None, Worktree | None]:
-    """Return the pipeline for a file's run, and the captured files with input files.
+    """Return the pipeline of a file's run, and its captured files plus input files.
 
-    `newest` is the newest checkpoint of the run; `captured` are its commit and captured files.
+    `newest` is the run's newest checkpoint; `captured` has the commit and the captured files.
+    `reason` returns why an input file must not be read, or None.
     """
     commit, worktree = captured
-    drive = item.record.drive
-    if drive is None:
+    continuation = item.record.continuation
+    if continuation is None:
         return None, worktree
-    definition = _preset(drive.pipeline)
-    project = content.string(item.record.state.get("project_path"))
-    contents = dict(drive.contents)
-    for name, path in drive.files.items():
+    definition = _preset(continuation.pipeline)
+    project = content.to_string(item.record.state.get("project_path"))
+    contents = dict(continuation.contents)
+    for name, path in continuation.files.items():
         try:
             if name not in contents:
-                contents[name] = files.read_named(path, store.repository.worktree, reason, project)
+                contents[name] = files.read_input(path, store.repository.worktree, reason, project)
         except Unreadable as error:
             item.unread[path] = str(error)
     inputs = dict(definition.inputs)
-    inputs |= {name: secrets.masked(value) for name, value in drive.inputs.items()}
-    inputs |= {name: drive.files[name] for name in contents if name in drive.files}
+    inputs |= {name: secrets.masked(value) for name, value in continuation.inputs.items()}
+    inputs |= {name: continuation.files[name] for name in contents if name in continuation.files}
     # With the name of a missing input file, a run would wait forever for that file.
     inputs |= {name: "" for name in definition.files if name not in contents and name != "plan"}
-    earlier = newest.pipeline.completed if newest is not None and newest.pipeline else {}
+    completed_before = newest.pipeline.completed if newest is not None and newest.pipeline else {}
     names = [phase.name for phase in definition.phases]
-    completed = [name for name in names if name in drive.completed]
+    completed = [name for name in names if name in continuation.completed]
     is_unfinished = item.record.phase != ref_names.RUN_COMPLETE
-    if drive.pipeline == "plan-to-pr" and is_unfinished and worktree is None and not commit:
+    if continuation.pipeline == "plan-to-pr" and is_unfinished and worktree is None and not commit:
         # Without worktree and branch, the results of later phases are missing here.
         completed = [name for name in completed if name in names[: names.index("create worktree")]]
-    described = Pipeline(
+    new_pipeline = Pipeline(
         name=definition.name,
         phases=tuple(names),
-        completed={name: earlier.get(name, checkpoint_id) for name in completed},
+        completed={name: completed_before.get(name, checkpoint_id) for name in completed},
         autonomy=definition.autonomy,
         definition=definition.digest(),
         inputs=inputs,
@@ -213,21 +214,21 @@ def pipeline(
     if contents and not dry_run:
         arguments = store.repository, store.objects, worktree or CLEAN, commit
         worktree = run_files.with_inputs(*arguments, contents)
-    return described, worktree
+    return new_pipeline, worktree
 
 
-def state(item: FoundFile) -> dict[str, Any]:
-    """Return the state of a checkpoint, with the oid of the commit if that is missing."""
-    values = dict(item.record.state)
-    if item.record.commit and not item.commit and KEY in values:
-        values[KEY] = {**values[KEY], "git_commit": item.record.commit}
-    return values
+def make_state(item: FoundFile) -> dict[str, Any]:
+    """Return the state of a file's checkpoint; it names a commit that is missing here."""
+    state_values = dict(item.record.state)
+    if item.record.commit and not item.commit and KEY in state_values:
+        state_values[KEY] = {**state_values[KEY], "git_commit": item.record.commit}
+    return state_values
 
 
-def label(phase: str) -> str:
+def make_label(phase: str) -> str:
     """Turn a phase label of any length and content into a valid label."""
     name, status = split(phase)
     name = name[: 10 * _MAX_LABEL]  # bounds the time; the rest is cut off below anyway
-    printable = "".join(character if character.isprintable() else " " for character in name)
-    text = " ".join(printable.split())[:_MAX_LABEL].rstrip("-")
+    printable_name = "".join(character if character.isprintable() else " " for character in name)
+    text = " ".join(printable_name.split())[:_MAX_LABEL].rstrip("-")
     return f"{text or 'phase'}-{status}"

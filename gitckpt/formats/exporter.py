@@ -1,7 +1,7 @@
 """Export checkpoints and runs as files of other tools.
 
-An imported and unchanged checkpoint is exported as the original bytes; any other checkpoint is
-written as the tool itself would write it.
+A checkpoint that was imported and not changed is exported as the original bytes. Any other
+checkpoint is written as the tool itself would write it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable
 
-from gitckpt.formats.importer import trigger
+from gitckpt.formats.importer import trigger_of
 from gitckpt.formats.systems import content, detection, forge, quasar, rlm_act, superpowers
 from gitckpt.git import fsync
 from gitckpt.git.files import private_dirs, regular
@@ -78,10 +78,10 @@ class Exporter:
         require_text("text", text)
         require_text("format", format_)
         detection.require_format(format_)
-        run = finder.named_run(text, store.repository, store.index)
+        run = finder.resolve_run(text, store.repository, store.index)
         if run is None:
             return [_export(store, store.read(store.find(text)), format_)]
-        entries = list(reversed(heads.chain(store.index, store.repository, run)))
+        entries = list(reversed(heads.list_checkpoints(store.index, store.repository, run)))
         if format_ in (content.RLM_ACT, content.WORKFLOW):
             entries = [entry for entry in entries if _ends_phase(entry)] or entries[-1:]
         if not (every and format_ in _DIRECTORIES):
@@ -90,16 +90,16 @@ class Exporter:
         return _with_distinct_names(exports)
 
     def is_directory(self, text: str, format: str) -> bool:  # noqa: A002 - the word for it
-        """Return whether `files(…, every=True)` returns a file per phase: for a directory."""
+        """Return whether the format exports the run `text` as a directory of files."""
         require_text("text", text)
         store = self._checkpoints
         is_directory = format in _DIRECTORIES
-        return is_directory and bool(finder.named_run(text, store.repository, store.index))
+        return is_directory and bool(finder.resolve_run(text, store.repository, store.index))
 
     def write(self, path: str, exported: ExportResult, *, force: bool = False) -> None:
-        """Write a file atomically.
+        """Write the exported file atomically.
 
-        `force` replaces any file; else only an imported file or the last export is replaced.
+        With `force`, any existing file is replaced; else only an imported file or the last export.
 
         Raises:
             UsageError: another file exists, or a link leads out of the worktree.
@@ -107,65 +107,65 @@ class Exporter:
         """
         require_path("path", path, as_text=True)
         require("exported", exported, ExportResult, "what Exporter.files returned")
-        store, place = self._checkpoints, os.path.abspath(path)
-        _require_inside(store, place)
-        if os.path.lexists(place) and not force:
-            _require_replaceable(store, place, exported)
-        if not os.path.isdir(os.path.dirname(place)):
-            raise _no_directory(path)
+        store, full_path = self._checkpoints, os.path.abspath(path)
+        _require_inside(store, full_path)
+        if os.path.lexists(full_path) and not force:
+            _require_replaceable(store, full_path, exported)
+        if not os.path.isdir(os.path.dirname(full_path)):
+            raise _missing_directory_error(path)
         try:
-            if _is_in_worktree(store, place):
-                administration.write_file(store.repository, place, exported.data)
+            if _is_in_worktree(store, full_path):
+                administration.write_file(store.repository, full_path, exported.data)
             else:
-                regular.write(place, exported.data)
+                regular.write(full_path, exported.data)
         except OSError as error:
             hint = "choose another path: -o PATH"
             raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None
-        fsync.flush(_parent_directories(place))  # the directory may be new
-        _record_export(store, place, exported.data)
+        fsync.flush(_readable_directories_above(full_path))  # the directory may be new
+        _record_export(store, full_path, exported.data)
 
     def make_directory(self, path: str) -> None:
         """Create a directory unless it exists; raise the same errors as `write`."""
         require_path("path", path, as_text=True)
-        place = os.path.abspath(path)
-        if os.path.isdir(place):
+        full_path = os.path.abspath(path)
+        if os.path.isdir(full_path):
             return
-        _require_inside(self._checkpoints, place)
-        if not os.path.isdir(os.path.dirname(place)):
-            raise _no_directory(path)
+        _require_inside(self._checkpoints, full_path)
+        if not os.path.isdir(os.path.dirname(full_path)):
+            raise _missing_directory_error(path)
         try:
-            os.mkdir(place)
+            os.mkdir(full_path)
         except OSError as error:
             problem = f"cannot create the directory {path}: {error.strerror}"
             hint = "choose another path: -o PATH; or export a single checkpoint"
             raise WorktreeError(problem, hint=hint) from None
 
 
-def _no_directory(path: str) -> WorktreeError:
+def _missing_directory_error(path: str) -> WorktreeError:
     directory = os.path.dirname(path.rstrip(os.sep)) or os.curdir
     hint = f"create it: mkdir -p {shell_word(directory)}; or choose another path: -o PATH"
     return WorktreeError(f"cannot write {path}: there is no directory {directory}", hint=hint)
 
 
-def _require_inside(store: Checkpoints, place: str) -> None:
-    """Refuse a path below the worktree if a link in it leads outside, or into `.git`."""
+def _require_inside(store: Checkpoints, full_path: str) -> None:
+    """Raise `UsageError` if a link leads a path out of the worktree or into `.git`."""
     repository = store.repository
-    top = os.path.realpath(repository.worktree or os.devnull)
-    directory = os.path.dirname(place)
-    if not f"{directory}/".startswith(f"{top}/"):
+    root = os.path.realpath(repository.worktree or os.devnull)
+    directory = os.path.dirname(full_path)
+    if not f"{directory}/".startswith(f"{root}/"):
         return
-    real = os.path.realpath(directory)
+    real_directory = os.path.realpath(directory)
     git_dirs = map(os.path.realpath, (repository.git_dir, repository.common_dir))
-    is_in_git = f"{real}/".startswith(tuple(f"{path}/" for path in git_dirs))
-    if real != directory and (is_in_git or not _is_in_worktree(store, place)):
-        message = f"{directory} leads out of the worktree through a link, to {real}"
+    is_in_git = f"{real_directory}/".startswith(tuple(f"{path}/" for path in git_dirs))
+    if real_directory != directory and (is_in_git or not _is_in_worktree(store, full_path)):
+        message = f"{directory} leads out of the worktree through a link, to {real_directory}"
         raise UsageError(message, hint="choose a path without links: -o PATH")
 
 
-def _is_in_worktree(store: Checkpoints, place: str) -> bool:
+def _is_in_worktree(store: Checkpoints, full_path: str) -> bool:
     # Inside, a capture would find temporary files that a kill leaves.
-    top = os.path.realpath(store.repository.worktree or os.devnull)
-    return f"{os.path.realpath(os.path.dirname(place))}/".startswith(f"{top}/")
+    root = os.path.realpath(store.repository.worktree or os.devnull)
+    return f"{os.path.realpath(os.path.dirname(full_path))}/".startswith(f"{root}/")
 
 
 def _ends_phase(entry: CheckpointInfo) -> bool:
@@ -177,15 +177,15 @@ def _ends_phase(entry: CheckpointInfo) -> bool:
 
 def _export(store: Checkpoints, checkpoint: Checkpoint, format_: str) -> ExportResult:
     imported = checkpoint.imported
-    name = _name(checkpoint, format_)
+    name = _default_name(checkpoint, format_)
     formats = (content.QUASAR, content.NEBULA) if format_ == content.QUASAR else (format_,)
-    if imported is not None and checkpoint.trigger in map(trigger, formats):
-        original = next(store.objects.read([imported.original], None))
-        if original is None or original[0] != "blob":
+    if imported is not None and checkpoint.trigger in map(trigger_of, formats):
+        original_object = next(store.objects.read([imported.original], None))
+        if original_object is None or original_object[0] != "blob":
             problem = f"the file from which checkpoint {checkpoint.id} was imported is missing"
             raise CkptError(problem, hint="check the store: git ckpt verify")
         name = _imported_name(imported.path) or name
-        return ExportResult(checkpoint.id, name, original[1], (), is_original=True)
+        return ExportResult(checkpoint.id, name, original_object[1], (), is_original=True)
     if format_ not in _WRITERS:
         hint = f"choose another format: --format {content.RLM_ACT}"
         raise UsageError(f"only imported checkpoints can be exported as {format_}", hint=hint)
@@ -209,9 +209,9 @@ def _losses_of_format(checkpoint: Checkpoint, format_: str) -> list[str]:
         if value is not None and format_ not in _FORMATS_BY_VALUE[name]
     ]
     inputs = checkpoint.pipeline.inputs if checkpoint.pipeline is not None else {}
-    stored_names = _INPUTS_BY_FORMAT.get(format_, ())
-    names = [name for name, value in inputs.items() if value and name not in stored_names]
-    losses += [f"the inputs {', '.join(names)} of the pipeline"] if names else []
+    kept_inputs = _INPUTS_BY_FORMAT.get(format_, ())
+    lost_inputs = [name for name, value in inputs.items() if value and name not in kept_inputs]
+    losses += [f"the inputs {', '.join(lost_inputs)} of the pipeline"] if lost_inputs else []
     if checkpoint.worktree is not None and checkpoint.worktree.dirty:
         losses.append("uncommitted changes")
     if checkpoint.sequence is not None and checkpoint.sequence > 1 and format_ != content.RLM_ACT:
@@ -236,37 +236,37 @@ def _imported_name(path: str) -> str | None:
 
 
 def _with_distinct_names(files: list[ExportResult]) -> list[ExportResult]:
-    distinct: dict[str, ExportResult] = {}
+    files_by_name: dict[str, ExportResult] = {}
     for file in files:
-        name = f"{file.checkpoint}.json" if file.name in distinct else file.name
-        distinct[name] = replace(file, name=name)
-    return list(distinct.values())
+        name = f"{file.checkpoint}.json" if file.name in files_by_name else file.name
+        files_by_name[name] = replace(file, name=name)
+    return list(files_by_name.values())
 
 
-def _name(checkpoint: Checkpoint, format_: str) -> str:
+def _default_name(checkpoint: Checkpoint, format_: str) -> str:
     names = {content.FORGE: f"{checkpoint.run}.yaml", content.QUASAR: "checkpoint.toml"}
     names[content.SUPERPOWERS] = "metadata.json"
     return names.get(format_, f"{checkpoint.id}.json")
 
 
-def _require_replaceable(store: Checkpoints, place: str, exported: ExportResult) -> None:
-    """Refuse to replace a file unless it was imported, exported last, or is equal."""
+def _require_replaceable(store: Checkpoints, full_path: str, exported: ExportResult) -> None:
+    """Raise `UsageError` unless a file is equal, imported or the last export."""
     try:
-        data = regular.content(place, _LARGEST, follow=False)
+        data = regular.content(full_path, _LARGEST, follow=False)
     except OSError as error:
         hint = "move that file away, or choose another path: -o PATH"
-        raise UsageError(f"cannot replace {place}: {error.strerror}", hint=hint) from None
+        raise UsageError(f"cannot replace {full_path}: {error.strerror}", hint=hint) from None
     oid = object_id("blob", data, store.repository.object_format)
-    if data == exported.data or _read_exports(store).get(_digest(place)) == oid:
+    if data == exported.data or _read_exports(store).get(_hash_path(full_path)) == oid:
         return
     if oid not in (original for _, original in store.refs.iterate(ref_names.ORIGINALS)):
-        problem = f"{place} exists, and was neither imported nor written by the last export"
+        problem = f"{full_path} exists, and was neither imported nor written by the last export"
         hint = "to replace the file: --force; or choose another path: -o PATH"
         raise UsageError(problem, hint=hint)
 
 
-def _digest(place: str) -> str:
-    return hashlib.sha256(os.fsencode(place)).hexdigest()
+def _hash_path(full_path: str) -> str:
+    return hashlib.sha256(os.fsencode(full_path)).hexdigest()
 
 
 def _read_exports(store: Checkpoints) -> dict[str, str]:
@@ -279,27 +279,26 @@ def _read_exports(store: Checkpoints) -> dict[str, str]:
     return dict(line.split(" ") for line in text.splitlines() if _EXPORT.fullmatch(line))
 
 
-def _record_export(store: Checkpoints, place: str, data: bytes) -> None:
-    repository, digest = store.repository, _digest(place)
+def _record_export(store: Checkpoints, full_path: str, data: bytes) -> None:
+    repository, path_hash = store.repository, _hash_path(full_path)
     path = os.path.join(repository.make_private_dir(), _LIST)
     with ref_names.write_lock(repository):
         exports = _read_exports(store)
-        exports.pop(digest, None)  # move to the end: the oldest are dropped
-        exports[digest] = object_id("blob", data, repository.object_format)
+        exports.pop(path_hash, None)  # move to the end: the oldest are dropped
+        exports[path_hash] = object_id("blob", data, repository.object_format)
         lines = [f"{key} {oid}\n" for key, oid in exports.items()][-_MAX_EXPORTS:]
         try:
             data = "".join(lines).encode("ascii")
             regular.write_private(path, data, flushed=True, opener=private_dirs.create)
         except OSError as error:
-            hint = f"{place} was written; to replace that file later: --force"
+            hint = f"{full_path} was written; to replace that file later: --force"
             raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None
     fsync.flush([repository.private_dir, repository.common_dir])
 
 
-def _parent_directories(place: str) -> list[str]:
-    """Return the readable directories above the directory of a file."""
+def _readable_directories_above(full_path: str) -> list[str]:
     directories = []
-    path = os.path.dirname(place)
+    path = os.path.dirname(full_path)
     while (parent := os.path.dirname(path)) != path:
         path = parent
         directories.append(path)

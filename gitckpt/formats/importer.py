@@ -16,20 +16,20 @@ from typing import Any
 
 from gitckpt.durable.steps import graph_file
 from gitckpt.formats import conversion, files
-from gitckpt.formats.conversion import Drafted, FoundFile
+from gitckpt.formats.conversion import FileDraft, FoundFile
 from gitckpt.formats.systems import content, detection, forge, quasar, rlm_act, superpowers
 from gitckpt.formats.systems.content import Record, Source, Unreadable
 from gitckpt.git.lock import Lock
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model import ids, times
-from gitckpt.model.arguments import paths_of, quoted, require_callable, require_text
+from gitckpt.model.arguments import as_paths, quote_path, require_callable, require_text
 from gitckpt.model.checkpoint import IMPORT, Checkpoint, Imported
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError, StateError, UsageError
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import draft, keys, ref_names
-from gitckpt.store.records.keys import Claim
+from gitckpt.store.records.keys import KeyClaim
 from gitckpt.store.records.recorder import Proposal, Recorder
 from gitckpt.store.snapshot import limits
 from gitckpt.store.store import Store, inside
@@ -37,12 +37,12 @@ from gitckpt.store.store import Store, inside
 # Find earlier imports by the bytes of a file, and the run by its key.
 
 
-def trigger(format_: str) -> str:
+def trigger_of(format_: str) -> str:
     return IMPORT + format_
 
 
 def stored_path(path: str) -> str:
-    return quoted(os.fsencode(path))  # a document holds only UTF-8
+    return quote_path(os.fsencode(path))  # a document holds only UTF-8
 
 
 class KnownImports:
@@ -60,7 +60,7 @@ class KnownImports:
             except (NotFoundError, InvalidCheckpoint):
                 continue  # the import was killed, or the checkpoint was removed
             imported = checkpoint.imported
-            if imported is None or checkpoint.trigger != trigger(record.format):
+            if imported is None or checkpoint.trigger != trigger_of(record.format):
                 continue
             if not record.by_path or imported.path == stored_path(path):
                 return checkpoint
@@ -69,23 +69,23 @@ class KnownImports:
     def add(self, original: str, checkpoint_id: str) -> None:
         self._by_original[original].append(checkpoint_id)
 
-    def clear(self, checkpoint_id: str) -> None:
-        """Delete the object refs of an import that was killed before its checkpoint."""
-        no_checkpoint = Update(ref_names.CHECKPOINTS + checkpoint_id, "", "")
-        for space in ref_names.OBJECTS:
-            oid = self._store.refs.read(space + checkpoint_id)
+    def delete_leftover_refs(self, checkpoint_id: str) -> None:
+        """Delete refs of an import that was killed before it recorded its checkpoint."""
+        require_no_checkpoint = Update(ref_names.CHECKPOINTS + checkpoint_id, "", "")
+        for ref_prefix in ref_names.OBJECTS:
+            oid = self._store.refs.read(ref_prefix + checkpoint_id)
             try:
                 if oid is not None:
-                    update = Update(space + checkpoint_id, "", oid)
-                    self._store.refs.update([no_checkpoint, update])
+                    update = Update(ref_prefix + checkpoint_id, "", oid)
+                    self._store.refs.update([require_no_checkpoint, update])
             except RefMoved:
                 return  # a concurrent import has changed it
 
-    def claim(self, record: Record) -> Claim:
-        key = f"{trigger(record.format)}:{record.identity}"
+    def claim(self, record: Record) -> KeyClaim:
+        key = f"{trigger_of(record.format)}:{record.identity}"
         if len(key) > keys.MAX_LENGTH or not key.isprintable():
             digest = hashlib.sha256(os.fsencode(record.identity)).hexdigest()
-            key = f"{trigger(record.format)}:{digest}"
+            key = f"{trigger_of(record.format)}:{digest}"
         return self._store.claim(key)
 
 
@@ -98,7 +98,7 @@ _BATCH = 20  # files per transaction: other writers wait for the locks of a tran
 
 @dataclass(frozen=True, slots=True)
 class ImportedFile:
-    """What became of one file: its status and, if imported, its checkpoint."""
+    """The result of importing one file: its status and, if imported, its checkpoint."""
 
     path: str  # relative to the top of the worktree if inside it
     # "imported"; "known": imported before; "refused": its run has continued here since the import;
@@ -114,13 +114,13 @@ class ImportedFile:
 
 
 class Importer:
-    """Import files into the repository of a store; `UsageError` for invalid arguments.
+    """Imports files into a store's repository; refuses arguments by `UsageError`.
 
     Args:
-        format: one of `detection.NAMES`; by default the content decides.
-        phases: for old quasar files, the phase that quasar lacked: "linting", "filtering" or "".
-        history: import every version of a superpowers file in git's history.
-        fork: import a file as a second run if the first one has continued here.
+        format: one of `detection.NAMES`; by default, the content of each file decides.
+        phases: the phase that old quasar files lack: "linting", "filtering" or "" for none.
+        history: whether to import each version of a superpowers file in git's history.
+        fork: whether to import a file as a second run if the first one has continued here.
     """
 
     def __init__(
@@ -152,16 +152,16 @@ class Importer:
         self._recorder = Recorder(self._store.repository, self._store.objects, self._store.refs)
 
     def take(self, paths: Sequence[str | os.PathLike[str]]) -> list[ImportedFile]:
-        """Import files, and the files below directories.
+        """Import the files that `paths` name, and those below its directories.
 
         Returns:
-            The result of each named or recognized file; files of a run in their order.
+            The result of each named or recognized file; the files of a run are in their order.
 
         Raises:
             NotFoundError: a path does not exist; nothing was imported.
             CkptError: a checkpoint could not be recorded; the earlier ones were.
         """
-        names = [os.fsdecode(path) for path in paths_of(paths)]
+        path_names = [os.fsdecode(path) for path in as_paths(paths)]
         # Without the lock, two concurrent imports could record the same files twice.
         lock: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
         if not self._dry_run:
@@ -169,80 +169,80 @@ class Importer:
             lock = Lock(os.path.join(private_dir, "import.lock"), _LOCK_SECONDS)
         with lock:
             self._known = KnownImports(self._store)
-            return self._import(names)
+            return self._import_files(path_names)
 
-    def _import(self, paths: list[str]) -> list[ImportedFile]:
-        outcomes: list[ImportedFile] = []
-        read: list[tuple[Record, Source]] = []
-        for file in files.search(paths, self._top, self._captured, self.left):
+    def _import_files(self, paths: list[str]) -> list[ImportedFile]:
+        results: list[ImportedFile] = []
+        parsed_files: list[tuple[Record, Source]] = []
+        for file in files.find_files(paths, self._top, self._list_captured, self.left):
             try:
-                source = files.read(file)
-                records = self._read(source, file.place)
-                if not records and file.is_meant:
-                    self._require_unknown(source, is_named=file.is_named)
+                source = files.read_file(file)
+                records = self._parse_file(source, file.full_path)
+                if not records and file.is_expected:
+                    self._require_skippable(source, is_named=file.is_named)
                     problem = "the format is unknown"
-                    outcomes.append(ImportedFile(file.path, SKIPPED, problem=problem))
-                read += records
+                    results.append(ImportedFile(file.path, SKIPPED, problem=problem))
+                parsed_files += records
             except Unreadable as error:
-                if file.is_meant:
-                    failed = ImportedFile(file.path, FAILED, self._format, problem=str(error))
-                    outcomes.append(failed)
-        runs: defaultdict[tuple[str, str], list[FoundFile]] = defaultdict(list)
-        for item in self._resolve(read):
-            runs[item.record.format, item.record.identity].append(item)
+                if file.is_expected:
+                    failed_file = ImportedFile(file.path, FAILED, self._format, problem=str(error))
+                    results.append(failed_file)
+        files_by_run: defaultdict[tuple[str, str], list[FoundFile]] = defaultdict(list)
+        for found_file in self._add_times(parsed_files):
+            files_by_run[found_file.record.format, found_file.record.identity].append(found_file)
         count = 0
         try:
-            for items in runs.values():
-                self._progress(f"importing {count + len(items)} of {len(read)} files")
-                items.sort(
-                    key=lambda file: (file.time.instant, file.record.place, file.source.path)
+            for run_files in files_by_run.values():
+                self._progress(f"importing {count + len(run_files)} of {len(parsed_files)} files")
+                run_files.sort(
+                    key=lambda file: (file.time.instant, file.record.sort_key, file.source.path)
                 )
-                outcomes += self._import_run(items)
-                count += len(items)
+                results += self._import_run(run_files)
+                count += len(run_files)
         finally:
             if count and not self._dry_run:
                 self._store.write_due_links()
-        return outcomes
+        return results
 
-    def _require_unknown(self, source: Source, *, is_named: bool) -> None:
-        """Raise `Unreadable` if a file of unknown format is named, damaged or a tool's."""
+    def _require_skippable(self, source: Source, *, is_named: bool) -> None:
+        """Raise `Unreadable` if a file of unknown format must not be skipped silently."""
         detection.require_complete(source)
         format_ = detection.format_by_place(source.path)
         if format_ is not None and not detection.may_be_foreign(source, format_):
-            self._record(format_, source)
+            self._parse_record(format_, source)
         if is_named:
             raise Unreadable("unknown format; to see what a format lacks, name it: --format NAME")
 
-    def _read(self, source: Source, place: str) -> list[tuple[Record, Source]]:
-        format_ = self._format or detection.format_of(source)
+    def _parse_file(self, source: Source, place: str) -> list[tuple[Record, Source]]:
+        format_ = self._format or detection.detect_format(source)
         if format_ is None:
             return []
         remark = None
         if format_ in (content.FORGE, content.SUPERPOWERS):
-            source, remark = files.with_plan(source, place, self._reason)
-        record = self._record(format_, source)
+            source, remark = files.add_plan(source, place, self._reason_to_leave)
+        record = self._parse_record(format_, source)
         if remark:
             record = replace(record, remarks=(*record.remarks, remark))
         records = [(record, source)]
         if self._history and format_ == content.SUPERPOWERS:
             versions: list[tuple[Record, Source]] = []
-            for commit, time, data in conversion.versions(self._store.repository, source.path):
-                older = replace(source, data=data)
+            for commit, time, data in conversion.read_versions(self._store.repository, source.path):
+                older_source = replace(source, data=data)
                 try:
-                    record = self._record(format_, older)
+                    record = self._parse_record(format_, older_source)
                     record = replace(record, commit=commit, time=time, is_local=False)
-                    versions.append((record, older))
+                    versions.append((record, older_source))
                 except Unreadable as error:
                     self._progress(f"{source.path} of commit {commit[:10]}: {error}")
             is_committed = versions and versions[-1][1].data == source.data
             records = versions if is_committed else versions + records
         return records
 
-    def _reason(self, path: str) -> str | None:
+    def _reason_to_leave(self, path: str) -> str | None:
         return limits.reason_to_leave(self._store.repository, self._limits, path)
 
-    def _captured(self, directory: str) -> set[str] | None:
-        """Return the files below a directory that a snapshot captures; None to search all."""
+    def _list_captured(self, directory: str) -> set[str] | None:
+        """Return the files below a directory that a snapshot captures; None for all."""
         has_top = self._top is not None
         return limits.below(self._store.repository, self._limits, directory) if has_top else None
 
@@ -250,134 +250,134 @@ class Importer:
     def _limits(self) -> limits.Limits:
         return self._store.rules.limits()
 
-    def _record(self, format_: str, source: Source) -> Record:
+    def _parse_record(self, format_: str, source: Source) -> Record:
         is_quasar = format_ == self._format == content.QUASAR
         if is_quasar and detection.is_state_of_nebula(source):
             format_ = content.NEBULA
         if format_ == content.QUASAR:
             return quasar.read(source, self._phases)
         if format_ == content.SUPERPOWERS:
-            return superpowers.read(source, graph_file.preset())
+            return superpowers.read(source, graph_file.read_preset())
         return _READERS[format_](source)
 
-    def _resolve(self, read: Iterable[tuple[Record, Source]]) -> list[FoundFile]:
-        records = list(read)
+    def _add_times(self, parsed_files: Iterable[tuple[Record, Source]]) -> list[FoundFile]:
+        records = list(parsed_files)
         oids = {record.commit for record, _ in records if ids.is_oid(record.commit)}
-        commits = conversion.commits(self._store.repository, oids)
+        commits = conversion.read_commit_times(self._store.repository, oids)
         import_time, items = self._store.clock(), []
         for record, source in records:
-            time = conversion.time_of(record, commits.get(record.commit), import_time)
+            time = conversion.determine_time(record, commits.get(record.commit), import_time)
             original = object_id("blob", source.data, self._store.repository.object_format)
             commit = record.commit if record.commit in commits else ""
             items.append(FoundFile(record, source, time, commit, original))
         return items
 
     def _import_run(self, items: list[FoundFile]) -> list[ImportedFile]:
-        outcomes: list[ImportedFile] = []
+        results: list[ImportedFile] = []
         new_items: list[FoundFile] = []
         originals: set[str] = set()
         for item in items:
-            earlier = self._known.find(item.record, item.source.path, item.original)
-            if earlier is not None:
-                outcomes.append(_result(item, KNOWN, earlier.run, earlier))
+            earlier_import = self._known.find(item.record, item.source.path, item.original)
+            if earlier_import is not None:
+                results.append(_make_result(item, KNOWN, earlier_import.run, earlier_import))
             elif item.original in originals:
-                outcomes.append(_result(item, KNOWN))  # another new file has the same bytes
+                results.append(_make_result(item, KNOWN))  # another new file has the same bytes
             else:
                 new_items.append(item)
                 originals.add(item.original)
         if not new_items:
             # A kill may have left the heads of these runs behind.
-            runs = {outcome.run for outcome in outcomes if outcome.run and not self._dry_run}
+            runs = {result.run for result in results if result.run and not self._dry_run}
             for name in runs:
                 self._store.heads.move_up(name)
-            return outcomes
+            return results
         run = self._known.claim(new_items[0].record).run()
-        newest = self._store.heads.catch_up(run) if run is not None else None
-        if newest is not None and newest.trigger != trigger(new_items[0].record.format):
+        newest = self._store.heads.move_up_and_read(run) if run is not None else None
+        if newest is not None and newest.trigger != trigger_of(new_items[0].record.format):
             if not self._fork:
                 problem = f"run {run} has continued here; import the file as another run: --fork"
-                refused = [_result(item, REFUSED, run) for item in new_items]
-                return outcomes + [replace(outcome, problem=problem) for outcome in refused]
+                refused_files = [_make_result(item, REFUSED, run) for item in new_items]
+                return results + [replace(result, problem=problem) for result in refused_files]
             run = newest = None
         if not self._dry_run:
             self._store.objects.write([("blob", item.source.data) for item in new_items])
-        batch = 1 if self._dry_run else _BATCH
+        batch_size = 1 if self._dry_run else _BATCH
         while new_items:
-            group: list[Drafted] = []
+            drafts: list[FileDraft] = []
             try:
-                group = self._group(new_items[:batch], newest)
-                recorded = self._record_all(group, newest)
+                drafts = self._batch(new_items[:batch_size], newest)
+                checkpoints = self._record(drafts, newest)
             except (StateError, UsageError) as error:
-                if len(group) > 1:
-                    batch = 1  # find the file that failed
+                if len(drafts) > 1:
+                    batch_size = 1  # find the file that failed
                     continue
-                failed = _result(new_items.pop(0), FAILED, run)
-                outcomes.append(replace(failed, problem=error.message))
+                failed_file = _make_result(new_items.pop(0), FAILED, run)
+                results.append(replace(failed_file, problem=error.message))
                 continue
-            newest = recorded[-1]
-            items = [drafted.item for drafted in group]
-            outcomes += map(self._imported, items, recorded)
-            del new_items[: len(recorded)]
-        return outcomes
+            newest = checkpoints[-1]
+            items = [draft_.item for draft_ in drafts]
+            results += map(self._make_imported_result, items, checkpoints)
+            del new_items[: len(checkpoints)]
+        return results
 
-    def _imported(self, item: FoundFile, checkpoint: Checkpoint) -> ImportedFile:
-        outcome = _result(item, IMPORTED, checkpoint.run, checkpoint)
+    def _make_imported_result(self, item: FoundFile, checkpoint: Checkpoint) -> ImportedFile:
+        result = _make_result(item, IMPORTED, checkpoint.run, checkpoint)
         # A real import generates another id.
-        is_random = self._dry_run and checkpoint.id != item.record.id
-        return replace(outcome, checkpoint=None) if is_random else outcome
+        has_random_id = self._dry_run and checkpoint.id != item.record.id
+        return replace(result, checkpoint=None) if has_random_id else result
 
-    def _group(self, items: Sequence[FoundFile], newest: Checkpoint | None) -> list[Drafted]:
-        """Return the first files of a run that one transaction can record."""
-        group = [self._draft(items[0], newest)]
+    def _batch(self, items: Sequence[FoundFile], newest: Checkpoint | None) -> list[FileDraft]:
+        """Draft the first files of `items`, as many as one transaction can record."""
+        drafts = [self._draft(items[0], newest)]
         for item in items[1:]:
             try:
-                following = self._draft(item, group[-1].checkpoint)
+                next_draft = self._draft(item, drafts[-1].checkpoint)
             except (StateError, UsageError):
                 break  # reported in the next group, as its first file
-            if not all(following.can_follow(drafted) for drafted in group):
+            if not all(next_draft.can_follow(draft_) for draft_ in drafts):
                 break
-            group.append(following)
-        return group
+            drafts.append(next_draft)
+        return drafts
 
-    def _draft(self, item: FoundFile, newest: Checkpoint | None) -> Drafted:
+    def _draft(self, item: FoundFile, newest: Checkpoint | None) -> FileDraft:
         record, store = item.record, self._store
         checkpoint_id = record.id
         if checkpoint_id is not None:
             if store.refs.read(ref_names.CHECKPOINTS + checkpoint_id) is not None:
                 checkpoint_id = None  # an earlier version of the file was imported
             elif not self._dry_run:
-                self._known.clear(checkpoint_id)
+                self._known.delete_leftover_refs(checkpoint_id)
         checkpoint_id = checkpoint_id or store.new_id()
-        commit, branch, worktree = conversion.locate_files(store, item, dry_run=self._dry_run)
-        how: Any = {"reason": self._reason, "dry_run": self._dry_run}
+        commit, branch, worktree = conversion.capture_worktree(store, item, dry_run=self._dry_run)
+        pipeline_options: Any = {"reason": self._reason_to_leave, "dry_run": self._dry_run}
         captured = commit, worktree
-        pipeline, worktree = conversion.pipeline(
-            store, item, checkpoint_id, newest, captured, **how
+        pipeline, worktree = conversion.make_pipeline(
+            store, item, checkpoint_id, newest, captured, **pipeline_options
         )
         path, untrusted = stored_path(item.source.path), None if item.time.is_trusted else True
         imported = Imported(path, item.original, times.to_text(store.clock()), untrusted)
-        details: draft.Details = {"trigger": trigger(record.format), "errors": record.errors}
+        details: draft.Details = {"trigger": trigger_of(record.format), "errors": record.errors}
         details["pipeline"] = pipeline
-        drafted, fields, state = draft.draft(
-            conversion.label(record.phase),
-            conversion.state(item),
+        checkpoint, fields, state = draft.make_checkpoint(
+            conversion.make_label(record.phase),
+            conversion.make_state(item),
             details,
             head=(commit, branch),
             worktree=worktree,
             checkpoint_id=checkpoint_id,
             instant=item.time.instant,
         )
-        source: dict[str, Any] = {"path": imported.path, "original": imported.original}
-        source |= {"at": imported.at, **({"untrusted": True} if imported.untrusted else {})}
-        fields = {**fields, "imported": source}
-        return Drafted(item, replace(drafted, imported=imported), fields, state)
+        import_table: dict[str, Any] = {"path": imported.path, "original": imported.original}
+        import_table |= {"at": imported.at, **({"untrusted": True} if imported.untrusted else {})}
+        fields = {**fields, "imported": import_table}
+        return FileDraft(item, replace(checkpoint, imported=imported), fields, state)
 
-    def _record_all(self, group: Sequence[Drafted], newest: Checkpoint | None) -> list[Checkpoint]:
-        first = group[0]
+    def _record(self, drafts: Sequence[FileDraft], newest: Checkpoint | None) -> list[Checkpoint]:
+        first = drafts[0]
         run = newest.run if newest is not None else None
         claim = None
         if run is None:
-            run = self._free_run(first.item)
+            run = self._find_unused_run(first.item)
             if self._dry_run:
                 self._planned.add(run)
             else:
@@ -385,32 +385,35 @@ class Importer:
                 claim = None if self._fork and claim.run() is not None else claim
         if self._dry_run:
             return [replace(first.checkpoint, run=run)]
-        for drafted in group:
-            drafted.fields["run"] = run
+        for draft_ in drafts:
+            draft_.fields["run"] = run
         options: Any = {"starts_run": newest is None, "claim": claim, "is_apart": True}
-        new = Proposal(first.fields, first.state, is_ours=first.is_ours, **options)
-        later = [
-            Proposal(drafted.fields, drafted.state, is_ours=drafted.is_ours, is_apart=True)
-            for drafted in group[1:]
+        first_proposal = Proposal(first.fields, first.state, is_ours=first.is_ours, **options)
+        later_proposals = [
+            Proposal(draft_.fields, draft_.state, is_ours=draft_.is_ours, is_apart=True)
+            for draft_ in drafts[1:]
         ]
-        self._recorder.record(new, then=later)
-        for drafted in group:
-            self._known.add(drafted.item.original, drafted.checkpoint.id)
-        return [draft.recorded(item.checkpoint, item.fields, item.state) for item in group]
+        self._recorder.record(first_proposal, then=later_proposals)
+        for draft_ in drafts:
+            self._known.add(draft_.item.original, draft_.checkpoint.id)
+        return [
+            draft.complete_checkpoint(draft_.checkpoint, draft_.fields, draft_.state)
+            for draft_ in drafts
+        ]
 
-    def _free_run(self, item: FoundFile) -> str:
-        stamp = times.to_stamp(item.time.started)
-        base = item.record.run or ids.run_id(stamp, item.record.name[:1000])
-        if self._is_free(base):
-            return base
-        base = base[:180].rstrip("-")  # leave room for a number
-        attempt = self._attempts.get(base, 2)
-        while not self._is_free(f"{base}-{attempt}"):
+    def _find_unused_run(self, item: FoundFile) -> str:
+        start_stamp = times.to_stamp(item.time.started)
+        run_id = item.record.run or ids.make_run_id(start_stamp, item.record.name[:1000])
+        if self._is_unused_run(run_id):
+            return run_id
+        run_id = run_id[:180].rstrip("-")  # leave room for a number
+        attempt = self._attempts.get(run_id, 2)
+        while not self._is_unused_run(f"{run_id}-{attempt}"):
             attempt += 1
-        self._attempts[base] = attempt
-        return f"{base}-{attempt}"
+        self._attempts[run_id] = attempt
+        return f"{run_id}-{attempt}"
 
-    def _is_free(self, run: str) -> bool:
+    def _is_unused_run(self, run: str) -> bool:
         return run not in self._planned and self._store.refs.read(ref_names.RUNS + run) is None
 
 
@@ -422,19 +425,20 @@ _READERS: dict[str, Callable[[Source], Record]] = {
 }
 
 
-def _result(
+def _make_result(
     item: FoundFile, status: str, run: str | None = None, checkpoint: Checkpoint | None = None
 ) -> ImportedFile:
-    clauses = [*item.record.remarks, *filter(None, [item.time.remark])]
-    if item.record.commit and not item.commit:
-        clauses.append(f"names the commit {item.record.commit[:10]:.60}, which is missing here")
+    record = item.record
+    all_remarks = [*record.remarks, *filter(None, [item.time.remark])]
+    if record.commit and not item.commit:
+        all_remarks.append(f"names the commit {record.commit[:10]:.60}, which is missing here")
     if not item.time.is_trusted and item.time.remark is None:
-        clauses.append("has a timestamp that no commit confirms")
-    if item.record.drive is not None and checkpoint is not None and checkpoint.pipeline is not None:
-        clauses += [f"names {path!r:.120}, which {why}" for path, why in item.unread.items()]
-    remarks = tuple(clauses) if status == IMPORTED else ()
-    plain = ImportedFile(item.source.path, status, item.record.format, run, remarks=remarks)
+        all_remarks.append("has a timestamp that no commit confirms")
+    if record.continuation and checkpoint is not None and checkpoint.pipeline is not None:
+        all_remarks += [f"names {path!r:.120}, which {why}" for path, why in item.unread.items()]
+    remarks = tuple(all_remarks) if status == IMPORTED else ()
+    result = ImportedFile(item.source.path, status, record.format, run, remarks=remarks)
     if checkpoint is None:
-        return plain
+        return result
     fields: Any = {"label": checkpoint.label, "timestamp": checkpoint.timestamp}
-    return replace(plain, checkpoint=checkpoint.id, **fields)
+    return replace(result, checkpoint=checkpoint.id, **fields)

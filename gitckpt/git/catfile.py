@@ -34,17 +34,20 @@ class CatFile:
         self._standby = Standby(lambda: git.start("cat-file", "--batch-command"))
 
     def info(self, name: str) -> tuple[str, str, int] | None:
-        """Return oid, kind and size of an oid, ref or `<ref>:<path>`; None if missing."""
+        """Return the oid, kind and size of the object that `name` names; None if missing."""
         answer = next(self._ask("info", [name], _MALFORMED))
         return answer[:3] if answer else None
 
-    def existing(self, oids: Sequence[str]) -> list[str]:
-        """Return the full oids whose objects exist in the repository, even if damaged."""
+    def list_existing(self, oids: Sequence[str]) -> list[str]:
+        """Return the full oids of the objects that exist; damaged objects exist, too."""
         answers = self._ask("info", oids, ("from promisor remote",))
         return [answer[0] for answer in answers if answer]
 
     def contents(self, names: Sequence[str], max_size: int | None = None) -> ObjectContents:
-        """Yield oid, kind and content; None if unreadable, kind OVERSIZED if too large."""
+        """Yield the oid, kind and content of each named object.
+
+        An unreadable object yields None. One larger than `max_size` has the kind OVERSIZED.
+        """
         if len(names) < _MANY:
             yield from self._read_each(names, max_size)
             return
@@ -95,17 +98,17 @@ class CatFile:
         position = 0
         while position < len(requests):
             batch = _next_batch(requests, position)
-            pending = len(batch)
+            unread_count = len(batch)
             child = self._standby.take()
             try:
                 try:
                     child.write(b"".join(batch))
                 except BrokenPipeError:
-                    _raise_unless(child)
-                while pending:
+                    _raise_unexpected_end(child)
+                while unread_count:
                     position += 1
                     if not (line := child.read_line()):
-                        _raise_unless(child, expected=complaints)
+                        _raise_unexpected_end(child, expected=complaints)
                         yield None
                         break
                     answer = None
@@ -118,16 +121,16 @@ class CatFile:
                         length = size + 1 if command == "contents" else 0
                         # git ended at a damaged object; a new one gets the rest.
                         if len(data := child.read(length)) != length:
-                            _raise_unless(child, expected=_COMPLAINTS)
+                            _raise_unexpected_end(child, expected=_COMPLAINTS)
                             yield None
                             break
                         answer = oid, kind, size, data[:-1]
-                    pending -= 1
-                    if not pending:
+                    unread_count -= 1
+                    if not unread_count:
                         self._standby.give_back(child)
                     yield answer
             finally:
-                if pending:
+                if unread_count:
                     child.stop()
 
     def warm_up(self) -> None:
@@ -170,7 +173,7 @@ def _parse_header(line: bytes) -> tuple[str, str, int] | None:
     return (oid.decode("ascii"), parts[0].decode("ascii"), int(parts[1])) if is_header else None
 
 
-def _raise_unless(child: Child, *, expected: Sequence[str] = ()) -> None:
+def _raise_unexpected_end(child: Child, *, expected: Sequence[str] = ()) -> None:
     # Raises CkptError unless git's complaint contains one of the texts.
     complaint = child.communicate().complaint
     if not any(text in complaint for text in expected):

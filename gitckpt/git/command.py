@@ -60,7 +60,7 @@ _USER_VARIABLES = (
 
 
 # Input of git's `-z --stdin`.
-def nul_ended(paths: Iterable[bytes]) -> bytes:
+def encode_paths(paths: Iterable[bytes]) -> bytes:
     return b"".join(path + b"\0" for path in paths)
 
 
@@ -68,16 +68,11 @@ _versions: dict[tuple[str, str], tuple[int, ...]] = {}
 
 
 class Git:
-    """Run git in one repository, whatever variables such as GIT_DIR say."""
+    """Run git in one repository; environment variables such as GIT_DIR are ignored."""
 
     def __init__(self, git_dir: str, worktree: str | None) -> None:
-        self._prefix = [
-            git_executable(),
-            *_FIXED,
-            f"--git-dir={git_dir}",
-            "-C",
-            worktree or git_dir,
-        ]
+        self._prefix = [git_executable(), *_FIXED, f"--git-dir={git_dir}"]
+        self._prefix += ["-C", worktree or git_dir]
         if worktree is not None:
             self._prefix.append(f"--work-tree={worktree}")
 
@@ -91,7 +86,7 @@ class Git:
         deadline: float | None = None,
     ) -> Completed:
         """Run a git command; raise `GitError` unless its exit code is in `ok`."""
-        child = self._child(args, env, locks=locks, own_group=deadline is not None)
+        child = self._start_child(args, env, locks=locks, own_group=deadline is not None)
         return self.finish(child, args, data=data, ok=ok, deadline=deadline)
 
     def stream_lines(
@@ -103,15 +98,15 @@ class Git:
         deadline: float | None = None,
     ) -> Completed:
         """Run a git command and pass its output to `handle`, several lines per call."""
-        remainder = b""
+        partial_line = b""
 
         def split_chunk(chunk: bytes) -> None:
-            nonlocal remainder
-            *lines, remainder = (remainder + chunk).split(b"\n")
+            nonlocal partial_line
+            *lines, partial_line = (partial_line + chunk).split(b"\n")
             handle(lines)
 
         # Otherwise git writes line by line, a million times for a million commits.
-        child = self._child(args, {"GIT_FLUSH": "0"}, own_group=deadline is not None)
+        child = self._start_child(args, {"GIT_FLUSH": "0"}, own_group=deadline is not None)
         return self.finish(child, args, data=data, ok=ok, deadline=deadline, handle=split_chunk)
 
     @staticmethod
@@ -137,9 +132,9 @@ class Git:
         return os.fsdecode(self.run(*args).out.removesuffix(b"\n"))
 
     def start(self, *args: str, env: Env = None) -> Child:
-        return self._child(args, env, own_group=True)
+        return self._start_child(args, env, own_group=True)
 
-    def _child(self, args: Args, env: Env, *, own_group: bool, locks: bool = False) -> Child:
+    def _start_child(self, args: Args, env: Env, *, own_group: bool, locks: bool = False) -> Child:
         may_fetch = env is not None and env.items() >= process.MAY_FETCH.items()
         variables = environment(env if may_fetch else {**process.OFFLINE, **(env or {})})
         for name in set(_USER_VARIABLES).difference(env or ()):
@@ -151,14 +146,14 @@ class Git:
         return Child([*self._prefix, *args], variables, own_group=own_group)
 
 
-def ask_version() -> Child | None:
-    """Start `git version` for `require_git`; return None if the version is known."""
+def start_version() -> Child | None:
+    """Start the process `git version`; return None if its answer is already cached."""
     executable = _executable()
     return None if executable in _versions else Child([executable[0], "version"], environment())
 
 
 def require_git(child: Child | None = None) -> tuple[int, ...]:
-    """Return git's version (cached); raise `RepositoryError` if git is too old."""
+    """Read git's version from `child` or a cache; raise `RepositoryError` if too old."""
     executable = _executable()
     if child is None and executable in _versions:
         return _versions[executable]

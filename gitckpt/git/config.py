@@ -22,11 +22,14 @@ _FALSE = ("", "false", "no", "off", "0")
 
 
 def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
-    """Return values by name of setting, except `ckpt.*` settings in tracked files."""
+    """Return the values of the git settings whose names match the regex `pattern`.
+
+    Omits `ckpt.*` settings in configuration files that git tracks: a branch could change them.
+    """
     import re
 
     settings: dict[str, list[str]] = {}
-    entries = _entries(repository)
+    entries = _read_entries(repository)
     files = _find_tracked(repository, entries)
     for file, name, value in entries:
         if re.search(pattern, name) and not (file in files and name.startswith(_OWN_PREFIX)):
@@ -35,32 +38,32 @@ def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
 
 
 def files_of_settings(repository: Repository, pattern: str) -> dict[str, str]:
-    """Return the file that sets each setting; "" for settings outside of files."""
+    """Map each setting that matches `pattern` to its file; "" if set by other means."""
     import re
 
-    return {name: file for file, name, _ in _entries(repository) if re.search(pattern, name)}
+    return {name: file for file, name, _ in _read_entries(repository) if re.search(pattern, name)}
 
 
 def settings_in_tracked_files(repository: Repository) -> dict[str, list[str]]:
-    """Return the names of `ckpt.*` settings in tracked files, by path of the file."""
-    files = _find_tracked(repository, _entries(repository))
+    """Map each tracked configuration file to the `ckpt.*` settings that it contains."""
+    files = _find_tracked(repository, _read_entries(repository))
     return {os.path.normpath(file): names for file, names in files.items()}
 
 
 def _find_tracked(repository: Repository, entries: ConfigEntries) -> dict[str, list[str]]:
     names_by_file: dict[str, list[str]] = {}
-    trusted = _standard_files(repository)
+    trusted_files = _list_standard_files(repository)
     for file, name, _ in entries:
-        if file and name.startswith(_OWN_PREFIX) and file not in trusted:
+        if file and name.startswith(_OWN_PREFIX) and file not in trusted_files:
             names_by_file.setdefault(file, []).append(name)
     return {file: names_by_file[file] for file in names_by_file if _is_tracked(repository, file)}
 
 
 def _is_tracked(repository: Repository, file: str) -> bool:
     worktrees = {repository.worktree: repository.git}
-    main, name = os.path.split(repository.common_dir)
-    if name == ".git" and main not in worktrees:
-        worktrees[main] = Git(repository.common_dir, main)
+    main_worktree, name = os.path.split(repository.common_dir)
+    if name == ".git" and main_worktree not in worktrees:
+        worktrees[main_worktree] = Git(repository.common_dir, main_worktree)
     for top, git in worktrees.items():
         if top is None:
             continue
@@ -81,12 +84,12 @@ def read_local(repository: Repository, pattern: str) -> dict[str, list[str]]:
     return settings
 
 
-def is_on(value: str) -> bool:
+def is_true(value: str) -> bool:
     # git-config(1), "boolean"
     return value.lower() not in _FALSE
 
 
-def _entries(repository: Repository) -> ConfigEntries:
+def _read_entries(repository: Repository) -> ConfigEntries:
     # Ask git again only if a file or a variable has changed.
     current = variables()
     if repository.configuration is not None:
@@ -94,19 +97,19 @@ def _entries(repository: Repository) -> ConfigEntries:
         are_files_same = all(stamp(path) == old for path, old in stamps.items())
         if old_variables == current and are_files_same:
             return entries
-    start = time.time_ns()
+    start_time = time.time_ns()
     entries = []
     words = ("config", "--null", "--show-origin", "--list")
     fields = repository.git.run(*words).out.decode("utf-8", "surrogateescape").split("\0")
     for origin, entry in zip(fields[::2], fields[1::2], strict=False):
         kind, _, path = origin.partition(":")
         entries.append((path if kind == "file" else "", *_split_entry(entry)))
-    new_stamps = {path: stamp(path, start) for path in _possible_files(repository, entries)}
-    readable = {path: mark for path, mark in new_stamps.items() if mark is not None}
+    new_stamps = {path: stamp(path, start_time) for path in _list_files(repository, entries)}
+    readable_stamps = {path: mark for path, mark in new_stamps.items() if mark is not None}
     # A change may stay unnoticed if a file is too young, or included on one branch only.
     is_conditional = any(name.startswith("includeif.onbranch:") for _, name, _ in entries)
-    is_cacheable = len(readable) == len(new_stamps) and not is_conditional
-    repository.configuration = (entries, (current, readable)) if is_cacheable else None
+    is_cacheable = len(readable_stamps) == len(new_stamps) and not is_conditional
+    repository.configuration = (entries, (current, readable_stamps)) if is_cacheable else None
     return entries
 
 
@@ -128,7 +131,7 @@ def stamp(path: str, start: int | None = None) -> str | None:
         return ""
     except (OSError, ValueError):
         return None
-    return refs_stat.stamp(status, start)
+    return refs_stat.make_stamp(status, start)
 
 
 def user_dir() -> str:
@@ -136,7 +139,7 @@ def user_dir() -> str:
     return os.path.join(home, "git")
 
 
-def _standard_files(repository: Repository) -> list[str]:
+def _list_standard_files(repository: Repository) -> list[str]:
     return [
         os.environ.get("GIT_CONFIG_SYSTEM") or "/etc/gitconfig",
         os.environ.get("GIT_CONFIG_GLOBAL") or os.path.join(os.path.expanduser("~"), ".gitconfig"),
@@ -147,10 +150,10 @@ def _standard_files(repository: Repository) -> list[str]:
     ]
 
 
-def _possible_files(repository: Repository, entries: ConfigEntries) -> list[str]:
+def _list_files(repository: Repository, entries: ConfigEntries) -> list[str]:
     # Also missing files that git would read (git-config(1), "FILES").
     paths = [
-        *_standard_files(repository),
+        *_list_standard_files(repository),
         *(os.path.join(user_dir(), name) for name in ("ignore", "attributes")),
         "/etc/gitattributes",
     ]

@@ -26,7 +26,7 @@ def copy_in_kernel(source: int, target: int, size: int) -> bool:
 
 
 def names_in(directory: str) -> list[str]:
-    """Return the sorted names in a directory; no names if it is missing."""
+    """Return the sorted names in a directory; an empty list if it is missing."""
     try:
         return sorted(os.listdir(directory))
     except (FileNotFoundError, NotADirectoryError):  # also if it is just being created
@@ -52,33 +52,33 @@ class Host:
 
 
 def this_host() -> Host:
-    boot = _content("/proc/sys/kernel/random/boot_id")
-    boot = boot or _output("sysctl", "-n", "kern.bootsessionuuid")
+    boot_id = _read_text("/proc/sys/kernel/random/boot_id")
+    boot_id = boot_id or _output("sysctl", "-n", "kern.bootsessionuuid")
     try:
         namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
         namespace = ""
-    return Host(os.uname().nodename, boot, namespace)
+    return Host(os.uname().nodename, boot_id, namespace)
 
 
 def process_start(pid: int) -> str:
     """Return the start time of a process as text; "" if the process has ended."""
     if os.path.exists(_PROC):
-        fields = _stat(pid)
+        fields = _read_stat(pid)
         return fields[19] if len(fields) > 19 and fields[0] not in "ZX" else ""
-    status, *started = _output("ps", "-o", "stat=,lstart=", "-p", str(pid)).split() or [""]
-    return "" if status.startswith("Z") else " ".join(started)
+    status, *start_fields = _output("ps", "-o", "stat=,lstart=", "-p", str(pid)).split() or [""]
+    return "" if status.startswith("Z") else " ".join(start_fields)
 
 
 def is_stopped(pid: int) -> bool:
     if os.path.exists(_PROC):
-        return _stat(pid)[:1] in (["T"], ["t"])
+        return _read_stat(pid)[:1] in (["T"], ["t"])
     return _output("ps", "-o", "stat=", "-p", str(pid)).startswith("T")
 
 
-def _stat(pid: int) -> list[str]:
+def _read_stat(pid: int) -> list[str]:
     # proc(5): the name, which ends in a parenthesis, may hold any byte.
-    return _content(f"/proc/{pid:d}/stat").rpartition(")")[2].split()
+    return _read_text(f"/proc/{pid:d}/stat").rpartition(")")[2].split()
 
 
 def read_or_empty(path: str) -> bytes:
@@ -89,7 +89,7 @@ def read_or_empty(path: str) -> bytes:
         return b""
 
 
-def _content(path: str) -> str:
+def _read_text(path: str) -> str:
     return read_or_empty(path).decode("utf-8", "replace").strip()
 
 

@@ -22,12 +22,12 @@ _IGNORED = (ENOENT, ENOTDIR, EINVAL, ENOTSUP, EBADF, ENOSYS)
 
 def flush(paths: Iterable[str]) -> None:
     """Flush files and directories with fsync(2); skip paths that do not exist."""
-    pending = list(dict.fromkeys(paths))
-    last_paths = pending[-1:]
+    path_queue = list(dict.fromkeys(paths))
+    last_paths = path_queue[-1:]
     failures: list[OSError] = []
-    locks = [_start_thread(pending, failures) for _ in range(min(_THREADS, len(pending)) - 1)]
+    locks = [_start_thread(path_queue, failures) for _ in range(min(_THREADS, len(path_queue)) - 1)]
     try:
-        _flush_pending(pending, failures)
+        _flush_pending(path_queue, failures)
     finally:
         for lock in locks:
             lock.acquire()
@@ -41,13 +41,13 @@ def flush(paths: Iterable[str]) -> None:
         raise CkptError(message, hint="look for errors of the disk: dmesg")
 
 
-def object_path(common_dir: str, oid: str) -> str:
+def loose_path(common_dir: str, oid: str) -> str:
     return f"{common_dir}/objects/{oid[:2]}/{oid[2:]}"
 
 
 def object_paths(common_dir: str, oids: Iterable[str]) -> list[str]:
-    """Return the paths of loose objects and their directories, for `flush`."""
-    files = [object_path(common_dir, oid) for oid in oids]
+    """Return the files of loose objects, and their directories, to pass to `flush`."""
+    files = [loose_path(common_dir, oid) for oid in oids]
     if not files:
         return []
     top = f"{common_dir}/objects"
@@ -55,13 +55,13 @@ def object_paths(common_dir: str, oids: Iterable[str]) -> list[str]:
     return [*files, *dict.fromkeys(map(os.path.dirname, files)), f"{top}/pack", top]
 
 
-def _start_thread(pending: list[str], failures: list[OSError]) -> LockType:
+def _start_thread(pending_paths: list[str], failures: list[OSError]) -> LockType:
     lock = allocate_lock()
     lock.acquire()
 
     def flush_and_release() -> None:
         try:
-            _flush_pending(pending, failures)
+            _flush_pending(pending_paths, failures)
         finally:
             lock.release()
 
@@ -69,11 +69,11 @@ def _start_thread(pending: list[str], failures: list[OSError]) -> LockType:
     return lock
 
 
-def _flush_pending(pending: list[str], failures: list[OSError]) -> None:
+def _flush_pending(pending_paths: list[str], failures: list[OSError]) -> None:
     # Other threads take paths from the same list.
     while True:
         try:
-            path = pending.pop()
+            path = pending_paths.pop()
         except IndexError:
             return
         _flush_path(os.fsync, path, failures)

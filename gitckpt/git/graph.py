@@ -10,7 +10,7 @@ from itertools import chain, islice
 from gitckpt.git import config
 from gitckpt.git.command import BOUNDED, LEAN, STREAMED
 from gitckpt.git.filesystem import names_in, read_or_empty
-from gitckpt.git.fsync import object_path
+from gitckpt.git.fsync import loose_path
 from gitckpt.git.objects.encoding import (
     DIRECTORY,
     GITLINK,
@@ -21,7 +21,7 @@ from gitckpt.git.objects.encoding import (
 )
 from gitckpt.git.process import MAY_FETCH, SEE_DAMAGE, GitError
 from gitckpt.git.repository import Repository
-from gitckpt.model.arguments import first_of
+from gitckpt.model.arguments import join_first
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.values import dataclass, field
 
@@ -34,23 +34,23 @@ if TYPE_CHECKING:
 # Partial clones (git's `partial-clone` document)
 
 
-def promisor(repository: Repository) -> str | None:
+def find_promisor(repository: Repository) -> str | None:
     """Return the name of the promisor remote; None unless this is a partial clone."""
     for name, values in config.read(repository, r"^remote\..*\.promisor$").items():
-        if config.is_on(values[-1]):
+        if config.is_true(values[-1]):
             return name.removeprefix("remote.").removesuffix(".promisor")
     return None
 
 
 def fetch_variables(repository: Repository) -> Mapping[str, str]:
-    """Return variables that let git fetch missing objects, if this is a partial clone."""
-    return MAY_FETCH if promisor(repository) is not None else {}
+    """Return variables that let git fetch missing objects; empty in a full clone."""
+    return MAY_FETCH if find_promisor(repository) is not None else {}
 
 
 def list_missing(
     repository: Repository, tree: str, base: str | None, *, blobs: bool = True
 ) -> list[str]:
-    """Return the missing objects that `tree` reaches and `base` does not; fetch none."""
+    """Return the oids of missing objects reachable from `tree` but not from `base`."""
     command = ["rev-list", "--objects", "--no-object-names", "--missing=print"]
     command += [] if blobs else ["--filter=blob:none"]
     result = repository.git.run(*command, tree, *(["--not", base] if base else []), ok=(0, 128))
@@ -63,7 +63,7 @@ def fetch_missing(
     repository: Repository, tree: str, base: str | None, *, blobs: bool = True
 ) -> None:
     """Fetch the objects that `list_missing` returns, if this is a partial clone."""
-    remote = promisor(repository)
+    remote = find_promisor(repository)
     if remote is None:
         return
     options = ("--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
@@ -83,7 +83,7 @@ def fetch_missing(
 
 def fetch_trees_of(repository: Repository, snapshot: str | None, commit: str) -> None:
     """Fetch the trees of a snapshot, or of a commit if there is no snapshot."""
-    if promisor(repository) is None:
+    if find_promisor(repository) is None:
         return
     if snapshot is not None:
         fetch_missing(repository, snapshot, None, blobs=False)
@@ -95,9 +95,9 @@ def fetch_trees_of(repository: Repository, snapshot: str | None, commit: str) ->
 
 
 def missing_error(oids: Sequence[str], *, is_promised: bool = True) -> WorktreeError:
-    fetch = "this is a partial clone: run the command again when its remote can be reached"
-    message = f"{len(oids)} objects that the files need are missing: {first_of(oids)}"
-    return WorktreeError(message, hint=fetch if is_promised else SEE_DAMAGE)
+    fetch_hint = "this is a partial clone: run the command again when its remote can be reached"
+    message = f"{len(oids)} objects that the files need are missing: {join_first(oids)}"
+    return WorktreeError(message, hint=fetch_hint if is_promised else SEE_DAMAGE)
 
 
 # Reachability of commits: one walk for any number of them
@@ -105,53 +105,53 @@ def missing_error(oids: Sequence[str], *, is_promised: bool = True) -> WorktreeE
 _AT_ONCE = 1000
 
 
-def newest(git: Git, commits: Collection[str]) -> set[str]:
+def find_newest(git: Git, commits: Collection[str]) -> set[str]:
     """Return the commits that are not ancestors of other commits in `commits`."""
-    return _walk(git, [f"{commit}^!" for commit in commits]) if commits else set()
+    return _walk_commits(git, [f"{commit}^!" for commit in commits]) if commits else set()
 
 
-def between(git: Git, above: Iterable[str], below: Iterable[str]) -> set[str]:
-    """Return `above` and its ancestors, without `below` and its ancestors."""
-    return _walk(git, chain(above, (f"^{commit}" for commit in below)))
+def list_between(git: Git, above: Iterable[str], below: Iterable[str]) -> set[str]:
+    """Return the commits that are reachable from `above` but not from `below`."""
+    return _walk_commits(git, chain(above, (f"^{commit}" for commit in below)))
 
 
 def outside(git: Git, commits: Iterable[str], tips: Iterable[str]) -> set[str]:
-    """Return the commits that exist and that no tip reaches; a tip reaches itself."""
+    """Return which of `commits` exist and are not reachable from `tips`."""
     if next(iter(commits), None) is None:
         return set()
-    oids = _walk(git, chain(commits, (f"^{tip}" for tip in tips)))
+    oids = _walk_commits(git, chain(commits, (f"^{tip}" for tip in tips)))
     return oids.intersection(commits) if oids else oids
 
 
-def unreached(git: Git, commits: Iterable[str], tips: Collection[str]) -> set[str]:
-    """Return the same commits as `outside`, even if commit dates are wrong."""
+def find_unreached_safely(git: Git, commits: Iterable[str], tips: Collection[str]) -> set[str]:
+    """Return what `outside` should return, even where wrong commit dates mislead git."""
     # Few wrong dates make git stop a walk with exclusions early: six commits of 1970 are enough.
     candidates = outside(git, commits, tips)
-    return candidates - _walk(git, tips) if candidates and tips else candidates
+    return candidates - _walk_commits(git, tips) if candidates and tips else candidates
 
 
-def above(git: Git, tips: Collection[str], commits: Iterable[str]) -> set[str]:
-    """Return the tips that have an ancestor, but no descendant, in `commits`."""
+def find_descendants(git: Git, tips: Collection[str], commits: Iterable[str]) -> set[str]:
+    """Return the tips that descend from `commits` and are not reachable from them."""
     if not tips or next(iter(commits), None) is None:
         return set()
     revs = chain(tips, (f"^{commit}" for commit in commits))
-    return _walk(git, revs, "--ancestry-path").intersection(tips)
+    return _walk_commits(git, revs, "--ancestry-path").intersection(tips)
 
 
-def _walk(git: Git, revs: Iterable[str], *options: str) -> set[str]:
+def _walk_commits(git: Git, revs: Iterable[str], *options: str) -> set[str]:
     oids: set[str] = set()
 
-    def add(lines: list[bytes]) -> None:
+    def add_oids(lines: list[bytes]) -> None:
         oids.update(line.decode("ascii") for line in lines)
 
     words = (*LEAN, "rev-list", "--ignore-missing", *options, "--stdin")
-    git.stream_lines(*words, handle=add, data=encode_lines(revs))
+    git.stream_lines(*words, handle=add_oids, data=encode_lines(revs))
     return oids
 
 
 def encode_lines(lines: Iterable[str]) -> Iterator[bytes]:
-    remaining = iter(lines)
-    while chunk := list(islice(remaining, _AT_ONCE)):
+    line_iterator = iter(lines)
+    while chunk := list(islice(line_iterator, _AT_ONCE)):
         yield "".join(f"{line}\n" for line in chunk).encode("ascii")
 
 
@@ -162,7 +162,7 @@ SHOWN = 3  # missing objects named for each root
 
 @dataclass(frozen=True, slots=True)
 class LackingObjects:
-    """The missing objects that `find_lacking` found: some oids for each root."""
+    """For each root, the oids of some missing objects that the root reaches."""
 
     samples: Mapping[str, list[str]] = field(default_factory=dict)
     complaint: str = ""  # of git, where something is missing that cannot be identified
@@ -176,24 +176,24 @@ def find_lacking(
     *,
     with_history: bool = True,
 ) -> LackingObjects:
-    """Return the missing and `damaged` objects that `roots` reach; read no blobs."""
+    """Find missing or `damaged` objects that `roots` reach; do not read any blobs."""
     if next(iter(roots), None) is None:
         return LackingObjects()
     # Without the commit-graph: git trusts it for commits that are missing.
     words = [*LEAN, "-c", "core.commitGraph=false", "rev-list", "--objects", "--stdin"]
     words += ["--no-object-names"] if damaged else ["--quiet"]
     words += [] if with_history else ["--no-walk=unsorted"]
-    is_partial = promisor(repository) is not None
+    is_partial = find_promisor(repository) is not None
     words.append("--exclude-promisor-objects" if is_partial else "--missing=print")
-    lost = {oid.encode("ascii") for oid in damaged}
-    flagged: list[bytes] = []
+    damaged_oids = {oid.encode("ascii") for oid in damaged}
+    bad_lines: list[bytes] = []
 
-    def flag(lines: list[bytes]) -> None:
+    def keep(lines: list[bytes]) -> None:
         # With `--quiet` git prints missing objects only; otherwise it marks them with `?`.
-        flagged.extend(line for line in lines if line.startswith(b"?") or line in lost)
+        bad_lines.extend(line for line in lines if line.startswith(b"?") or line in damaged_oids)
 
-    result = repository.git.stream_lines(*words, handle=flag, data=encode_lines(roots), ok=(0, 128))
-    if not result.code and not flagged:
+    result = repository.git.stream_lines(*words, handle=keep, data=encode_lines(roots), ok=(0, 128))
+    if not result.code and not bad_lines:
         return LackingObjects()
     walk = _Walk(repository, objects, roots, damaged, with_history=with_history)
     complaint = "" if walk.missing or not result.code else result.complaint
@@ -214,45 +214,45 @@ class _Walk:
         self._objects = objects
         self._format = repository.object_format
         self._roots = dict.fromkeys(roots)
-        self._promised = _promised(repository, objects)
+        self._promised = _find_promised(repository, objects)
         self._present = set(list_objects(repository)).difference(damaged)
         # Commits whose parents a shallow clone lacks.
-        shallow = read_or_empty(os.path.join(repository.common_dir, "shallow"))
-        self._cut = set(shallow.decode("ascii").split())
+        shallow_data = read_or_empty(os.path.join(repository.common_dir, "shallow"))
+        self._cut = set(shallow_data.decode("ascii").split())
         self._with_history = with_history
         self._referrers: dict[str, list[str]] = {}
         self.missing: set[str] = set()
-        level = list(self._roots)
-        visited = set(level)
-        while level:
-            children = dict.fromkeys(self._children(level))
-            level = [child for child in children if child not in visited]
-            visited.update(level)
+        level_oids = list(self._roots)
+        visited_oids = set(level_oids)
+        while level_oids:
+            child_oids = dict.fromkeys(self._list_children(level_oids))
+            level_oids = [child for child in child_oids if child not in visited_oids]
+            visited_oids.update(level_oids)
 
     def samples_by_root(self) -> dict[str, list[str]]:
         # Some of the missing objects for each root that reaches one.
         samples = {oid: [oid] for oid in sorted(self.missing)}
-        pending = list(samples)
-        while pending:
-            oid = pending.pop()
+        pending_oids = list(samples)
+        while pending_oids:
+            oid = pending_oids.pop()
             for referrer in self._referrers.get(oid, ()):
                 known_samples = samples.setdefault(referrer, [])
                 new_samples = [sample for sample in samples[oid] if sample not in known_samples]
                 if new_samples := new_samples[: SHOWN + 1 - len(known_samples)]:
                     known_samples += new_samples
-                    pending.append(referrer)
+                    pending_oids.append(referrer)
         return {root: sorted(samples[root]) for root in self._roots if root in samples}
 
-    def _children(self, level: list[str]) -> Iterator[str]:
-        present = [oid for oid in level if oid in self._present]
-        self.missing.update(set(level).difference(present, self._promised))
-        for oid, item in zip(present, self._objects.read(present, None), strict=True):
+    def _list_children(self, level_oids: list[str]) -> Iterator[str]:
+        present_oids = [oid for oid in level_oids if oid in self._present]
+        self.missing.update(set(level_oids).difference(present_oids, self._promised))
+        for oid, item in zip(present_oids, self._objects.read(present_oids, None), strict=True):
             if item is None:
                 self.missing.add(oid)
                 continue
             is_cut = oid in self._cut or not self._with_history
             try:
-                references = list(_references(item, self._format, is_cut=is_cut))
+                references = list(_list_links(item, self._format, is_cut=is_cut))
             except ValueError:  # the oid matches, but the object is malformed
                 self.missing.add(oid)
                 continue
@@ -266,7 +266,7 @@ class _Walk:
                     self.missing.add(child)
 
 
-def _references(
+def _list_links(
     item: tuple[str, bytes], object_format: str, *, is_cut: bool
 ) -> Iterator[tuple[str, bool]]:
     kind, data = item
@@ -289,20 +289,20 @@ def list_objects(repository: Repository) -> list[str]:
     return repository.git.run(*words, "--batch-check=%(objectname)").text.split()
 
 
-def _promised(repository: Repository, objects: Objects) -> set[str]:
+def _find_promised(repository: Repository, objects: Objects) -> set[str]:
     # The remote of a partial clone promises all that it sent, and all that this refers to.
-    if promisor(repository) is None:
+    if find_promisor(repository) is None:
         return set()
-    place = os.path.join(repository.common_dir, "objects", "pack")
+    pack_dir = os.path.join(repository.common_dir, "objects", "pack")
     oids: list[str] = []
-    for name in sorted(os.listdir(place)):
+    for name in sorted(os.listdir(pack_dir)):
         if name.endswith(".promisor"):
-            oids += list_pack(repository, f"{place}/{name.removesuffix('.promisor')}.idx")
-    promised, object_format = set(oids), repository.object_format
+            oids += list_pack(repository, f"{pack_dir}/{name.removesuffix('.promisor')}.idx")
+    promised_oids, object_format = set(oids), repository.object_format
     for item in objects.read(oids, None):
         if item is not None and item[0] != "blob":
-            promised.update(oid for oid, _ in _references(item, object_format, is_cut=False))
-    return promised
+            promised_oids.update(oid for oid, _ in _list_links(item, object_format, is_cut=False))
+    return promised_oids
 
 
 def list_pack(repository: Repository, index: str, deadline: float | None = None) -> list[str]:
@@ -317,11 +317,11 @@ def find_other_kinds(
 ) -> dict[str, str | None]:
     """Return the kind of each object that is not of `kind`; None if it is missing."""
     kinds: dict[str, str | None] = {}
-    ending = f" {kind}".encode("ascii")
+    expected_ending = f" {kind}".encode("ascii")
 
     def collect(lines: list[bytes]) -> None:
         for line in lines:
-            if not line.endswith(ending):
+            if not line.endswith(expected_ending):
                 oid, other_kind = line.decode("ascii").split(" ")
                 kinds[oid] = None if other_kind == "missing" else other_kind
 
@@ -343,44 +343,44 @@ def find_unreadable(
     repository: Repository, oids: Sequence[str], progress: Counted | None = None
 ) -> set[str]:
     """Return the oids of unreadable objects, except missing ones in a partial clone."""
-    lost = set()
+    unreadable_oids = set()
     contents = repository.cat_file.contents(oids, _LARGE)
     for count, (oid, entry) in enumerate(zip(oids, contents, strict=True), 1):
         if entry is not None and entry[1] == OVERSIZED:
-            actual = _hash_streamed(repository, oid)
+            real_oid = _hash_streamed(repository, oid)
         else:
-            actual = object_id(*entry[1:], repository.object_format) if entry is not None else ""
-        if actual != oid:
-            lost.add(oid)
+            real_oid = object_id(*entry[1:], repository.object_format) if entry is not None else ""
+        if real_oid != oid:
+            unreadable_oids.add(oid)
         if progress is not None and (count % _EVERY == 0 or count == len(oids)):
             progress(count, len(oids))
-    if lost and promisor(repository) is not None:
-        lost.intersection_update(list_objects(repository))
-    return lost
+    if unreadable_oids and find_promisor(repository) is not None:
+        unreadable_oids.intersection_update(list_objects(repository))
+    return unreadable_oids
 
 
 def find_all_unreadable(repository: Repository, progress: Counted | None = None) -> set[str]:
-    lost = find_unreadable(repository, list_objects(repository), progress)
+    bad_oids = find_unreadable(repository, list_objects(repository), progress)
     # An object that a gc deleted meanwhile is not damaged.
-    return find_unreadable(repository, sorted(lost.intersection(list_objects(repository))))
+    return find_unreadable(repository, sorted(bad_oids.intersection(list_objects(repository))))
 
 
 def find_empty_files(repository: Repository) -> dict[str, str]:
     """Return the paths, by oid, of loose objects that a power cut left empty."""
     top = os.path.join(repository.common_dir, "objects")
     paths = {}
-    for place in (name for name in names_in(top) if len(name) == 2):
-        for name in names_in(f"{top}/{place}"):
-            path = f"{top}/{place}/{name}"
+    for prefix in (name for name in names_in(top) if len(name) == 2):
+        for name in names_in(f"{top}/{prefix}"):
+            path = f"{top}/{prefix}/{name}"
             with contextlib.suppress(OSError):  # deleted by a gc
                 if len(name) in _NAME_LENGTHS and os.lstat(path).st_size == 0:
-                    paths[place + name] = path
+                    paths[prefix + name] = path
     return paths
 
 
 def move_aside(repository: Repository, oid: str) -> bool:
-    """Move a loose object to `ckpt/damaged/`, so that git can write the object again."""
-    path = object_path(repository.common_dir, oid)
+    """Move a loose object to `ckpt/damaged/`; return False if the object is not loose."""
+    path = loose_path(repository.common_dir, oid)
     target = os.path.join(repository.make_private_dir(), "damaged", oid)
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)

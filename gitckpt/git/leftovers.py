@@ -49,17 +49,17 @@ class FileMark:
     owner: int = field(compare=False)
 
 
-def mark(path: str) -> FileMark | None:
-    """Return the mark of a file; that of a directory has the time of its newest file."""
+def read_mark(path: str) -> FileMark | None:
+    """Return the stat data of a path; that of a directory has its newest file's time."""
     try:
         status = os.lstat(path)
-        changed = max(os.lstat(inner).st_mtime for inner in (path, *_below(path)))
+        latest_change = max(os.lstat(inner).st_mtime for inner in (path, *_list_below(path)))
     except OSError:
         return None
-    return FileMark(status.st_ino, changed, status.st_size, status.st_uid)
+    return FileMark(status.st_ino, latest_change, status.st_size, status.st_uid)
 
 
-def _below(path: str) -> Iterator[str]:
+def _list_below(path: str) -> Iterator[str]:
     if os.path.isdir(path) and not os.path.islink(path):
         for parent, names, files in os.walk(path):
             yield from (os.path.join(parent, name) for name in (*names, *files))
@@ -69,42 +69,42 @@ def lock_files(repository: Repository) -> list[str]:
     # `packed-refs.new` counts: git creates it under the lock, and no other while it exists.
     from gitckpt.git.worktree import administration
 
-    common = repository.common_dir
-    tops = [common, *(git_dir for git_dir, _ in administration.registered(repository))]
-    inside = ("objects/info", "objects/info/commit-graphs", "objects/pack", "reftable")
-    directories = [*tops, *(os.path.join(common, name) for name in inside)]
+    common_dir = repository.common_dir
+    tops = [common_dir, *(git_dir for git_dir, _ in administration.registered(repository))]
+    subdirectories = ("objects/info", "objects/info/commit-graphs", "objects/pack", "reftable")
+    directories = [*tops, *(os.path.join(common_dir, name) for name in subdirectories)]
     directories += [parent for top in tops for parent, _, _ in os.walk(os.path.join(top, "refs"))]
-    paths = [os.path.join(place, name) for place in directories for name in _names(place)]
+    paths = [os.path.join(folder, name) for folder in directories for name in _list_names(folder)]
     return [path for path in paths if path.endswith((".lock", "/packed-refs.new"))]
 
 
 def find_stale_locks(repository: Repository, paths: Iterable[str]) -> dict[str, FileMark]:
-    """Return the lock files that no running git can hold; without /proc, return none."""
-    old = find_older(QUIET, paths)
-    if not old or not os.path.exists("/proc/self/stat"):
+    """Return which lock files no running git can hold; an empty dict without /proc."""
+    old_marks = find_old_files(QUIET, paths)
+    if not old_marks or not os.path.exists("/proc/self/stat"):
         return {}
-    writers = list(_writers(repository))
-    me = os.geteuid()
+    writers = list(_find_writers(repository))
+    own_uid = os.geteuid()
 
     def is_in_use(lock: FileMark) -> bool:
         latest = lock.changed + _GRAIN
-        return any(owner == lock.owner and started <= latest for owner, started in writers)
+        return any(owner == lock.owner and start_time <= latest for owner, start_time in writers)
 
     # Only root sees the directories of other users' processes.
-    visible = {path: lock for path, lock in old.items() if me in (0, lock.owner)}
-    return {path: lock for path, lock in visible.items() if not is_in_use(lock)}
+    visible_marks = {path: lock for path, lock in old_marks.items() if own_uid in (0, lock.owner)}
+    return {path: lock for path, lock in visible_marks.items() if not is_in_use(lock)}
 
 
-def find_older(seconds: float, paths: Iterable[str]) -> dict[str, FileMark]:
+def find_old_files(seconds: float, paths: Iterable[str]) -> dict[str, FileMark]:
     # A time in the future counts as old: the clock was set back.
     instant = time.time()
-    marks = ((path, mark(path)) for path in paths)
+    marks = ((path, read_mark(path)) for path in paths)
     return {path: file for path, file in marks if file and abs(instant - file.changed) >= seconds}
 
 
 def discard(path: str, old_mark: FileMark) -> bool:
-    """Delete a file or directory unless it changed since `old_mark`; return success."""
-    if mark(path) != old_mark:
+    """Delete a path unless it changed since `old_mark`; return whether it was deleted."""
+    if read_mark(path) != old_mark:
         return False
     try:
         if os.path.isdir(path) and not os.path.islink(path):
@@ -127,29 +127,29 @@ def is_alive(pid: int) -> bool:
 
 
 def find_temporary_objects(repository: Repository) -> list[str]:
-    place = os.path.join(repository.common_dir, "objects")
-    names = _names(place)
-    paths = [f"{place}/{name}" for name in names if name.startswith(_TEMPORARY_ABOVE)]
+    objects_dir = os.path.join(repository.common_dir, "objects")
+    names = _list_names(objects_dir)
+    paths = [f"{objects_dir}/{name}" for name in names if name.startswith(_TEMPORARY_ABOVE)]
     for directory in (*(name for name in names if len(name) == 2), *_OBJECT_DIRS):
-        for name in _names(f"{place}/{directory}"):
+        for name in _list_names(f"{objects_dir}/{directory}"):
             # `.tmp-<pid>-pack-…`: `git repack` names packs so until all are written.
             start, _, suffix = name.partition("-")
             pid, _, pack = suffix.partition("-")
             is_of_repack = start == ".tmp" and pid.isdigit() and pack.startswith("pack-")
             if is_of_repack or name.startswith(_TEMPORARY):
-                paths.append(f"{place}/{directory}/{name}")
+                paths.append(f"{objects_dir}/{directory}/{name}")
     return paths
 
 
 def find_stale_objects(repository: Repository) -> dict[str, FileMark]:
-    return find_older(OBJECTS_QUIET, find_temporary_objects(repository))
+    return find_old_files(OBJECTS_QUIET, find_temporary_objects(repository))
 
 
 def size_of(path: str) -> int:
-    return sum(os.lstat(inner).st_blocks * 512 for inner in (path, *_below(path)))
+    return sum(os.lstat(inner_path).st_blocks * 512 for inner_path in (path, *_list_below(path)))
 
 
-def _writers(repository: Repository) -> Iterator[tuple[int, float]]:
+def _find_writers(repository: Repository) -> Iterator[tuple[int, float]]:
     # Owner and start, in seconds since the epoch, of each git that may write here.
     from gitckpt.git.worktree import administration
 
@@ -159,32 +159,32 @@ def _writers(repository: Repository) -> Iterator[tuple[int, float]]:
         administration.main_worktree(repository),
     ]
     directories += [path for _, path in administration.registered(repository)]
-    tops = [os.path.realpath(place) for place in directories if place]
-    booted = time.time() - float(read_or_empty("/proc/uptime").split()[0])
-    tick = os.sysconf("SC_CLK_TCK")
-    ancestors = _ancestors()
+    top_dirs = [os.path.realpath(directory) for directory in directories if directory]
+    boot_time = time.time() - float(read_or_empty("/proc/uptime").split()[0])
+    ticks_per_second = os.sysconf("SC_CLK_TCK")
+    ancestors = _list_ancestors()
     for pid_text in filter(str.isdigit, os.listdir("/proc")):
-        name, fields = _stat(pid_text)
+        name, fields = _read_stat(pid_text)
         is_git = name == b"git" or (name.startswith(b"git-") and name != b"git-ckpt")
         if not is_git or not fields or fields[0] in b"ZX" or pid_text in ancestors:
             continue
         words = read_or_empty(f"/proc/{pid_text}/cmdline").split(b"\0")
         is_reader = b"cat-file" in words or _READERS.issuperset(words[1:2])
-        if is_reader or _OWN_WRITER.issubset(words) or _is_elsewhere(pid_text, words, tops):
+        if is_reader or _OWN_WRITER.issubset(words) or _is_unrelated(pid_text, words, top_dirs):
             continue
         try:
             owner = os.stat(f"/proc/{pid_text}").st_uid
         except OSError:
             continue  # the process has ended
-        yield owner, booted + int(fields[19]) / tick
+        yield owner, boot_time + int(fields[19]) / ticks_per_second
 
 
-def _is_elsewhere(number: str, words: list[bytes], tops: list[str]) -> bool:
+def _is_unrelated(pid: str, words: list[bytes], roots: list[str]) -> bool:
     try:
-        directory = os.readlink(f"/proc/{number}/cwd")
+        directory = os.readlink(f"/proc/{pid}/cwd")
     except OSError:
         return False
-    settings = (*words, *read_or_empty(f"/proc/{number}/environ").split(b"\0"))
+    settings = (*words, *read_or_empty(f"/proc/{pid}/environ").split(b"\0"))
     values = [
         setting.partition(b"=")[2] for setting in settings if setting.startswith(_REPOSITORY_WORDS)
     ]
@@ -192,26 +192,26 @@ def _is_elsewhere(number: str, words: list[bytes], tops: list[str]) -> bool:
         directory,
         *(os.path.realpath(os.path.join(directory, os.fsdecode(path))) for path in values),
     ]
-    return not any(path == top or path.startswith(top + os.sep) for path in paths for top in tops)
+    return not any(path == top or path.startswith(top + os.sep) for path in paths for top in roots)
 
 
-def _ancestors() -> set[str]:
+def _list_ancestors() -> set[str]:
     # A git that waits for this process, such as the caller of the hook, holds no lock in the way.
-    numbers = set()
-    number = str(os.getppid())
-    while number not in ("0", "") and number not in numbers:
-        numbers.add(number)
-        number = (_stat(number)[1] or [b"", b""])[1].decode("ascii")
-    return numbers
+    pids = set()
+    pid = str(os.getppid())
+    while pid not in ("0", "") and pid not in pids:
+        pids.add(pid)
+        pid = (_read_stat(pid)[1] or [b"", b""])[1].decode("ascii")
+    return pids
 
 
-def _stat(number: str) -> tuple[bytes, list[bytes]]:
+def _read_stat(pid: str) -> tuple[bytes, list[bytes]]:
     # Name and further fields (proc(5)), state and parent first.
-    head, _, fields = read_or_empty(f"/proc/{number}/stat").rpartition(b")")
+    head, _, fields = read_or_empty(f"/proc/{pid}/stat").rpartition(b")")
     return head.partition(b"(")[2], fields.split()
 
 
-def _names(directory: str) -> list[str]:
+def _list_names(directory: str) -> list[str]:
     try:
         return sorted(os.listdir(directory))
     except OSError:

@@ -17,8 +17,8 @@ _threads: dict[str, int] = {}
 class Lock:
     """An exclusive lock (flock(2)) on the file `path`.
 
-    If `is_inherited`, child processes keep the lock. `is_taken`: the last `acquire` timed out
-    after `timeout` seconds because another process or thread held the lock.
+    If `is_inherited` is set, child processes keep the lock. `is_taken` becomes true if `acquire`
+    fails because another process or thread held the lock for `timeout` seconds.
     """
 
     def __init__(self, path: str, timeout: float, *, is_inherited: bool = False) -> None:
@@ -29,7 +29,7 @@ class Lock:
         self.is_taken = False
 
     def acquire(self) -> bool:
-        """Wait for the lock and return True; return False if it cannot be had in time."""
+        """Wait for the lock, at most `timeout` seconds; return whether it was acquired."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:

@@ -1,7 +1,7 @@
 """Read git notes, and edit them by writing note trees without git.
 
-`git notes add` and libgit2 lose notes when two processes write at once. This module updates
-the ref only from its old value. A new notes commit has no parent, as git log would show it.
+`git notes add` and libgit2 lose notes when two processes write at once. This module updates the ref
+only from its old value. A notes commit has no parent, which `git log --all` would list.
 """
 
 from __future__ import annotations
@@ -45,12 +45,10 @@ class _Tree:
 
 
 class Notes:
-    """The git notes in one ref, which is given by its full name."""
-
     def __init__(self, repository: Repository, objects: Objects, ref: str) -> None:
         self._objects = objects
         self._format = repository.object_format
-        self._width = 2 * encoding.oid_size(self._format)
+        self._width = 2 * encoding.oid_length(self._format)
         self._cat_file = repository.cat_file
         self._refs = Refs(repository)
         self._items: list[Item] = []
@@ -70,42 +68,39 @@ class Notes:
     def read_all(self) -> Iterator[tuple[str, list[str] | None]]:
         """Yield each annotated commit with the lines of its note, or None if unreadable."""
         commit_blobs: dict[str, list[str]] = {}
-        for commit, blob in self._blobs(self._read(self._find_root(self.tip()), None), ""):
+        for commit, blob in self._list_blobs(self._read(self._find_root(self.tip()), None), ""):
             commit_blobs.setdefault(commit, []).append(blob)
         return self._read_texts(commit_blobs)
 
     def edit(
         self, tip: str, commits: Sequence[str], change: Edit, instant: int
     ) -> tuple[str, list[Item]]:
-        """Edit the notes of `commits`; return a new notes commit and the objects to write.
+        """Edit notes without writing; return a notes commit's oid and the new objects.
 
-        If nothing changes, the returned oid is that of the old notes commit, `tip`. `change` gets a
-        commit and its note lines, and returns new lines. `instant`, in microseconds, is the date.
+        If nothing changes, the oid is `tip`, that of the old notes commit. `change` gets a commit
+        and the lines of its note, and returns the new lines. `instant` is the date of the new notes
+        commit in microseconds.
         """
         self._items = []
-        annotated = sorted(set(commits))
+        sorted_commits = sorted(set(commits))
         old_root = self._find_root(tip)
-        root = self._read(old_root, set(annotated))
-        blobs = {commit: _find_blobs(root, commit) for commit in annotated}
-        missing: list[str] = []
-        for commit, lines in self._read_texts(blobs, missing):
-            if lines is None and commit not in missing:
+        root_tree = self._read(old_root, set(sorted_commits))
+        blobs = {commit: _find_blobs(root_tree, commit) for commit in sorted_commits}
+        missing_commits: list[str] = []
+        for commit, lines in self._read_texts(blobs, missing_commits):
+            if lines is None and commit not in missing_commits:
                 continue  # too long, left as it is
             new_lines = change(commit, lines or [])
             if new_lines != (lines or []):
                 blob = self._add_object("blob", encode_lines(new_lines)) if new_lines else ""
-                self._set_note(root, commit, len(blobs[commit]), blob)
-        new_root = self._encode(root, self._width) if root.is_changed else old_root
+                self._set_note(root_tree, commit, len(blobs[commit]), blob)
+        new_root = self._encode(root_tree, self._width) if root_tree.is_changed else old_root
         if new_root == old_root:
             return tip, self._items
         new_root = new_root or self._add_object("tree", b"")
         author = b"gitckpt <gitckpt> %d +0000" % (instant // 1_000_000)
-        text = b"tree %s\nauthor %s\ncommitter %s\n\n%s" % (
-            new_root.encode(),
-            author,
-            author,
-            _MESSAGE,
-        )
+        fields = (new_root.encode(), author, author, _MESSAGE)
+        text = b"tree %s\nauthor %s\ncommitter %s\n\n%s" % fields
         return self._add_object("commit", text), self._items
 
     def _find_root(self, tip: str) -> str:
@@ -114,36 +109,36 @@ class Notes:
 
     def _read(self, root: str, commits: set[str] | None) -> _Tree:
         # None for all commits. An unreadable tree counts as empty: notes are derived.
-        top: dict[bytes, _Tree] = {}
-        decoded: dict[str, Entries] = {}
-        level = [(top, b"", root, "")] if root else []
+        top_trees: dict[bytes, _Tree] = {}
+        decoded_trees: dict[str, Entries] = {}
+        pending_trees = [(top_trees, b"", root, "")] if root else []
         count = 0
-        for digits in range(2, self._width + 2, 2):
-            trees, level = level, []
+        for digit_count in range(2, self._width + 2, 2):
+            trees, pending_trees = pending_trees, []
             if not trees:
                 break
-            prefixes = None if commits is None else {commit[:digits] for commit in commits}
-            oids = list(dict.fromkeys(oid for _, _, oid, _ in trees if oid not in decoded))
+            prefixes = None if commits is None else {commit[:digit_count] for commit in commits}
+            oids = list(dict.fromkeys(oid for _, _, oid, _ in trees if oid not in decoded_trees))
             for oid, item in zip(oids, self._objects.read(oids), strict=True):
-                decoded[oid] = self._decode(item)
+                decoded_trees[oid] = self._decode(item)
             for parent, name, oid, prefix in trees:
-                count += len(decoded[oid])
+                count += len(decoded_trees[oid])
                 if count > MAX_ENTRIES:
-                    return _Tree({}) if commits is None else top[b""]
-                tree = parent[name] = _Tree(decoded[oid])
-                for entry, (mode, inner) in tree.entries.items() if tree.is_split else ():
+                    return _Tree({}) if commits is None else top_trees[b""]
+                tree = parent[name] = _Tree(decoded_trees[oid])
+                for entry, (mode, child_oid) in tree.entries.items() if tree.is_split else ():
                     path = prefix + entry.decode("ascii", "replace")
                     is_selected = prefixes is None or path in prefixes
                     if mode == encoding.DIRECTORY and _is_hex(entry, 2) and is_selected:
-                        level.append((tree.below, entry, inner, path))
-        return top.get(b"", _Tree({}))
+                        pending_trees.append((tree.below, entry, child_oid, path))
+        return top_trees.get(b"", _Tree({}))
 
-    def _blobs(self, tree: _Tree, prefix: str) -> Iterator[tuple[str, str]]:
+    def _list_blobs(self, tree: _Tree, prefix: str) -> Iterator[tuple[str, str]]:
         for name, (mode, oid) in tree.entries.items():
             if mode != encoding.DIRECTORY and _is_hex(name, self._width - len(prefix)):
                 yield prefix + name.decode("ascii"), oid
-        for name, below in tree.below.items():
-            yield from self._blobs(below, prefix + name.decode("ascii"))
+        for name, subtree in tree.below.items():
+            yield from self._list_blobs(subtree, prefix + name.decode("ascii"))
 
     def _read_texts(
         self, blobs: dict[str, list[str]], missing: list[str] | None = None
@@ -153,13 +148,13 @@ class Notes:
         texts = self._objects.read([oid for oids in blobs.values() for oid in oids], MAX_NOTE_SIZE)
         for commit, oids in blobs.items():
             items = [next(texts) for _ in oids]
-            readable = [item for item in items if item and item[0] != encoding.OVERSIZED]
-            lines = [decode_lines(item) for item in readable]
+            readable_items = [item for item in items if item and item[0] != encoding.OVERSIZED]
+            lines = [decode_lines(item) for item in readable_items]
             if missing is not None and any(text is None for text in items):
                 missing.append(commit)
-            merged = dict.fromkeys(line for part in lines for line in part)
-            joined = lines[0] if len(lines) == 1 else list(merged)
-            yield commit, joined if len(lines) == len(items) else None
+            merged_lines = dict.fromkeys(line for part in lines for line in part)
+            note_lines = lines[0] if len(lines) == 1 else list(merged_lines)
+            yield commit, note_lines if len(lines) == len(items) else None
 
     def _set_note(self, root: _Tree, commit: str, count: int, blob: str) -> None:
         # Replaces the note where the commit has one, else adds it; an empty `blob` removes it.
@@ -173,29 +168,29 @@ class Notes:
                     tree.entries[name] = (encoding.FILE, blob)
                 if not count:
                     return
-            below = tree.below.get(name[:2])
-            if below is None and not blob:
+            subtree = tree.below.get(name[:2])
+            if subtree is None and not blob:
                 return
-            if below is None and (not tree.is_split or name[:2] in tree.entries):
+            if subtree is None and (not tree.is_split or name[:2] in tree.entries):
                 tree.entries[name] = (encoding.FILE, blob)
                 return
-            if below is None:
-                below = tree.below[name[:2]] = _Tree({})
-            tree, name = below, name[2:]
+            if subtree is None:
+                subtree = tree.below[name[:2]] = _Tree({})
+            tree, name = subtree, name[2:]
 
     def _encode(self, tree: _Tree, digits: int) -> str:
         # `digits`: length of the full names here. Returns "" for an empty tree.
         files = (name for name, (mode, _) in tree.entries.items() if mode != encoding.DIRECTORY)
-        notes = [name for name in files if _is_hex(name, digits)]
-        if len(notes) > _SPLIT_ABOVE[digits == self._width] and not tree.is_split and digits > 2:
-            for name in notes:
+        names = [name for name in files if _is_hex(name, digits)]
+        if len(names) > _SPLIT_ABOVE[digits == self._width] and not tree.is_split and digits > 2:
+            for name in names:
                 if name[:2] not in tree.entries:
-                    below = tree.below.setdefault(name[:2], _Tree({}))
-                    below.is_changed = True
-                    below.entries[name[2:]] = tree.entries.pop(name)
-        for name, below in tree.below.items():
-            if below.is_changed:
-                oid = self._encode(below, digits - 2)
+                    subtree = tree.below.setdefault(name[:2], _Tree({}))
+                    subtree.is_changed = True
+                    subtree.entries[name[2:]] = tree.entries.pop(name)
+        for name, subtree in tree.below.items():
+            if subtree.is_changed:
+                oid = self._encode(subtree, digits - 2)
                 tree.entries.pop(name, None)
                 if oid:
                     tree.entries[name] = (encoding.DIRECTORY, oid)
@@ -217,12 +212,12 @@ def _find_blobs(tree: _Tree, commit: str) -> list[str]:
     # Of all notes of the commit, the one in the root first.
     blobs = []
     name = commit.encode()
-    below: _Tree | None = tree
-    while below is not None:
-        mode, oid = below.entries.get(name, (encoding.DIRECTORY, ""))
+    subtree: _Tree | None = tree
+    while subtree is not None:
+        mode, oid = subtree.entries.get(name, (encoding.DIRECTORY, ""))
         if mode != encoding.DIRECTORY:
             blobs.append(oid)
-        below, name = below.below.get(name[:2]), name[2:]
+        subtree, name = subtree.below.get(name[:2]), name[2:]
     return blobs
 
 

@@ -21,7 +21,7 @@ _INCLUDE_SINCE = (2, 42)
 _PACK = (*DURABLE, "-c", "core.packedRefsTimeout=100", *NO_HOOKS, "pack-refs")
 
 
-def count_loose(repository: Repository) -> int:
+def count_loose_refs(repository: Repository) -> int:
     try:
         with os.scandir(os.path.join(repository.common_dir, "refs", "checkpoints")) as entries:
             return sum(
@@ -35,13 +35,13 @@ def count_loose(repository: Repository) -> int:
 def pack_if_many(
     repository: Repository, namespaces: Sequence[str], version: tuple[int, ...]
 ) -> bool:
-    return count_loose(repository) >= PACK_FROM and pack(repository, namespaces, version)
+    return count_loose_refs(repository) >= PACK_FROM and pack(repository, namespaces, version)
 
 
 def count_loose_objects(repository: Repository) -> int:
     # An estimate from every eighth directory.
     top = os.path.join(repository.common_dir, "objects")
-    return 8 * sum(len(names_in(f"{top}/{number:02x}")) for number in range(0, 256, 8))
+    return 8 * sum(len(names_in(f"{top}/{prefix:02x}")) for prefix in range(0, 256, 8))
 
 
 def pack_objects(repository: Repository) -> None:
@@ -55,22 +55,22 @@ def pack_objects(repository: Repository) -> None:
 
 
 def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, ...]) -> bool:
-    """Pack and flush loose refs; return False if no ref is loose or one is locked."""
-    common = repository.common_dir
-    present = [name for name in namespaces if os.path.isdir(os.path.join(common, name))]
-    if repository.has_reftable or not present:
+    """Pack loose refs in `namespaces`; return False if a lock or reftables prevent it."""
+    common_dir = repository.common_dir
+    ref_dirs = [name for name in namespaces if os.path.isdir(os.path.join(common_dir, name))]
+    if repository.has_reftable or not ref_dirs:
         return False
     try:
         # Twice: git flushes `packed-refs` but not its name, and deletes the loose refs at once.
         # Here they go only after the name is flushed.
-        for prune in ("--no-prune", "--prune"):
+        for prune_option in ("--no-prune", "--prune"):
             if version >= _INCLUDE_SINCE:
                 # Not `--all`, which includes everything. `*` matches slashes, too.
-                options = [option for name in present for option in ("--include", f"{name}/*")]
-                repository.git.run(*_PACK, prune, *options)
+                options = [option for name in ref_dirs for option in ("--include", f"{name}/*")]
+                repository.git.run(*_PACK, prune_option, *options)
             else:
-                _pack_by_links(repository, present, prune)
-            fsync.flush([common])
+                _pack_by_links(repository, ref_dirs, prune_option)
+            fsync.flush([common_dir])
     except GitError as error:
         if ".lock': File exists" in error.stderr:
             return False
@@ -79,17 +79,17 @@ def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, 
 
 
 def _pack_by_links(repository: Repository, namespaces: Sequence[str], prune: str) -> None:
-    scratch = repository.scratch("pack")
-    os.mkdir(scratch, 0o700)
+    scratch_dir = repository.scratch("pack")
+    os.mkdir(scratch_dir, 0o700)
     try:
         for name in ("objects", "packed-refs", "config", *namespaces):
-            link = os.path.join(scratch, name)
+            link = os.path.join(scratch_dir, name)
             os.makedirs(os.path.dirname(link), exist_ok=True)
             # git resolves the links before it locks and renames, so it locks the real files.
             os.symlink(os.path.join(repository.common_dir, name), link)
-        with open(os.path.join(scratch, "HEAD"), "w", encoding="ascii") as head:
+        with open(os.path.join(scratch_dir, "HEAD"), "w", encoding="ascii") as head:
             head.write("ref: refs/heads/none\n")
         # Naming the worktree overrides a relative `core.worktree` (of a submodule).
-        Git(scratch, scratch).run(*_PACK, prune, "--all")
+        Git(scratch_dir, scratch_dir).run(*_PACK, prune, "--all")
     finally:
-        private_dirs.discard(scratch)
+        private_dirs.discard(scratch_dir)

@@ -56,11 +56,11 @@ class GitError(CkptError):
     def __init__(
         self, command: Sequence[str], code: int, stderr: str, *, hint: str | None = None
     ) -> None:
-        stripped = (line.strip() for line in stderr.splitlines())
-        lines = [line for line in stripped if line and line != _NO_LAZY_FETCH]
+        stripped_lines = (line.strip() for line in stderr.splitlines())
+        lines = [line for line in stripped_lines if line and line != _NO_LAZY_FETCH]
         reason = "; ".join([*lines, describe_exit(code)] if code < 0 or not lines else lines)
-        pairs = zip(["", *command], command, strict=False)
-        arguments = (argument for previous, argument in pairs if previous != "-C")
+        word_pairs = zip(["", *command], command, strict=False)
+        arguments = (argument for previous_word, argument in word_pairs if previous_word != "-C")
         name = next((arg for arg in arguments if not arg.startswith("-") and "=" not in arg), "git")
         # git names the line of `packed-refs`.
         if hint is None and ("unexpected line in" in reason or "unterminated line in" in reason):
@@ -101,14 +101,14 @@ def git_executable() -> str:
 def environment(
     extra: Mapping[str, str] | None = None, *, keep_local: bool = False
 ) -> dict[str, str]:
-    """Return the environment of a git process; `keep_local` keeps LOCAL_VARIABLES."""
-    dropped = () if keep_local else LOCAL_VARIABLES
-    variables = {name: value for name, value in os.environ.items() if name not in dropped}
+    """Return variables for a git process; omit GIT_DIR and such unless `keep_local`."""
+    dropped_names = () if keep_local else LOCAL_VARIABLES
+    variables = {name: value for name, value in os.environ.items() if name not in dropped_names}
     return {**variables, **_QUIET, **(extra or {})}
 
 
 class Child:
-    """A process with three pipes; in its `own_group`, Ctrl-C does not reach it."""
+    """A process with three pipes; with `own_group`, Ctrl-C does not reach the process."""
 
     def __init__(
         self, argv: Sequence[str], env: Mapping[str, str], *, own_group: bool = False
@@ -133,7 +133,10 @@ class Child:
             view = view[os.write(self.stdin, view) :]
 
     def read_line(self, patience: float | None = None) -> bytes:
-        """Return the next line, b"" at the end; close stdin after `patience` seconds."""
+        """Return the next line of output without its newline; b"" at the end.
+
+        If no output comes for `patience` seconds, the stdin of the process is closed.
+        """
         while (end := self._buffer.find(b"\n", self._offset)) < 0:
             if not self._fill_buffer(len(self._buffer) - self._offset + 1, patience):
                 return b""  # also for a line that is cut off
@@ -154,15 +157,15 @@ class Child:
     def _fill_buffer(self, size: int, patience: float | None = None) -> bool:
         # Cuts the buffer only here: a copy for each line would be quadratic.
         parts = [self._buffer[self._offset :]]
-        have = len(parts[0])
-        while have < size and (chunk := self.receive(max(_CHUNK, size - have), patience)):
+        length = len(parts[0])
+        while length < size and (chunk := self.receive(max(_CHUNK, size - length), patience)):
             parts.append(chunk)
-            have += len(chunk)
+            length += len(chunk)
         self._buffer, self._offset = b"".join(parts), 0
-        return have >= size
+        return length >= size
 
     def receive(self, size: int, patience: float | None = None) -> bytes:
-        """Return available output, at most `size` bytes; ignore what `read` has buffered."""
+        """Wait for output and return at most `size` bytes; bypass the buffer of `read`."""
         # Reads standard error, too: with that pipe full, the process would block.
         while True:
             ready = self._poll.poll(None if patience is None or self.stdin < 0 else patience * 1000)
@@ -192,44 +195,44 @@ class Child:
     ) -> Completed:
         """Write `data`, close stdin, wait for the process, and return its output.
 
-        `deadline`, on the clock of `time.monotonic`: kill the process group and raise
-        `DeadlinePassed`. `into` gets each chunk of output, which is then not returned.
+        At `deadline`, on the clock of `time.monotonic`, kills the process group and raises
+        `DeadlinePassed`. If `into` is given, it receives the output in chunks, and none is
+        returned.
         """
-        out, err = [self._buffer[self._offset :]], [self._errors]
+        output_chunks, error_chunks = [self._buffer[self._offset :]], [self._errors]
         parts = iter((data,) if isinstance(data, bytes) else data)
-        pending = memoryview(next(parts, b""))
+        unwritten_data = memoryview(next(parts, b""))
         poll = self._output_poll()
         if self.stdin >= 0:
             os.set_blocking(self.stdin, False)
             poll.register(self.stdin, select.POLLOUT)
-            if not pending:
+            if not unwritten_data:
                 self._close_input(poll)
-        open_count = 2
-        while open_count:
+        open_pipe_count = 2
+        while open_pipe_count:
             timeout = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000
-            ready = poll.poll(timeout)
-            if not ready:
+            ready_fds = poll.poll(timeout)
+            if not ready_fds:
                 raise DeadlinePassed(self.argv[1:], self.kill_group(), "timed out")
-            for fd, _ in ready:
+            for fd, _ in ready_fds:
                 if fd == self.stdin:
                     try:
-                        pending = pending[os.write(fd, pending[:_CHUNK]) :]
-                        pending = pending or memoryview(next(parts, b""))
+                        unwritten_data = unwritten_data[os.write(fd, unwritten_data[:_CHUNK]) :]
+                        unwritten_data = unwritten_data or memoryview(next(parts, b""))
                     except BrokenPipeError:
-                        pending = memoryview(b"")
-                    if not pending:
+                        unwritten_data = memoryview(b"")
+                    if not unwritten_data:
                         self._close_input(poll)
                     continue
                 chunk = os.read(fd, _CHUNK)
-
                 if chunk and into is not None and fd == self.stdout:
                     into(chunk)
                 elif chunk:
-                    (out if fd == self.stdout else err).append(chunk)
+                    (output_chunks if fd == self.stdout else error_chunks).append(chunk)
                 else:
                     poll.unregister(fd)
-                    open_count -= 1
-        return Completed(self.close(), b"".join(out), b"".join(err))
+                    open_pipe_count -= 1
+        return Completed(self.close(), b"".join(output_chunks), b"".join(error_chunks))
 
     def kill_group(self) -> int:
         try:
@@ -293,15 +296,15 @@ def run(
 
 def run_attached(argv: Sequence[str], env: Mapping[str, str]) -> int:
     """Run a program with this process's standard streams and return its exit code."""
-    pid = _start(argv, env, setsigdef=[_SIGPIPE])
+    pid = _start_process(argv, env, setsigdef=[_SIGPIPE])
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def detach(argv: Sequence[str], env: Mapping[str, str]) -> None:
+def start_detached(argv: Sequence[str], env: Mapping[str, str]) -> None:
     """Start a program in a new session, without standard streams; do not wait for it."""
     # An open standard error would block readers of the output of `git commit`.
-    null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
-    _start(argv, env, file_actions=null, setsid=True)
+    null_actions = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
+    _start_process(argv, env, file_actions=null_actions, setsid=True)
 
 
 def _spawn(
@@ -314,7 +317,7 @@ def _spawn(
     actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(child_fds)]
     options = {"setpgroup": 0} if own_group else {}
     try:
-        pid = _start(argv, env, file_actions=actions, setsigdef=[_SIGPIPE], **options)
+        pid = _start_process(argv, env, file_actions=actions, setsigdef=[_SIGPIPE], **options)
     except BaseException:
         for fd in (in_write, out_read, err_read):
             os.close(fd)
@@ -325,10 +328,10 @@ def _spawn(
     return pid, in_write, out_read, err_read
 
 
-def _start(argv: Sequence[str], env: Mapping[str, str], **options: Any) -> int:
+def _start_process(argv: Sequence[str], env: Mapping[str, str], **options: Any) -> int:
     try:
         return os.posix_spawnp(argv[0], list(argv), env, **options)
     except OSError as error:
-        is_absent = isinstance(error, FileNotFoundError | PermissionError)
-        hint = f"install {argv[0]}, or put it on PATH" if is_absent else None
+        is_missing_program = isinstance(error, FileNotFoundError | PermissionError)
+        hint = f"install {argv[0]}, or put it on PATH" if is_missing_program else None
         raise CkptError(f"cannot start {argv[0]}: {error.strerror}", hint=hint) from None

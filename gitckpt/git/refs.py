@@ -1,4 +1,4 @@
-"""Read refs, and write them in git's own transactions with expected values."""
+"""Read refs, and update them in git transactions that check the old values."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Update:
 
 
 class Refs:
-    """Read and write refs; `heal` deletes a stale lock file and returns True if so."""
+    """Read and write refs; `heal(path)` returns whether it deleted a stale lock file."""
 
     def __init__(self, repository: Repository, heal: Callable[[str], bool] | None = None) -> None:
         self._repository = repository
@@ -89,14 +89,14 @@ class Refs:
             self._apply_healed(transaction, meanwhile)
         except GitError as error:
             # "write failure": git's answers were lost. "couldn't set": a later rename failed.
-            causes = ("write failure", "couldn't set '")
-            if error.code > 0 and not any(words in error.stderr for words in causes):
+            ambiguous_errors = ("write failure", "couldn't set '")
+            if error.code > 0 and not any(words in error.stderr for words in ambiguous_errors):
                 raise
-            values = dict(self.iterate())
+            current_oids = dict(self.iterate())
             remaining = [  # all of the transaction if nothing was applied
                 update
                 for update in transaction
-                if update.new == update.old or values.get(update.ref, "") != update.new
+                if update.new == update.old or current_oids.get(update.ref, "") != update.new
             ]
             if remaining == transaction and error.code > 0 and "write failure" not in error.stderr:
                 raise
@@ -120,17 +120,17 @@ class Refs:
         writer = self._standby.take()
         try:
             if meanwhile is None:
-                committed = _apply_step(writer, commands + b"commit\0", "start", "commit")
+                is_committed = _apply_step(writer, commands + b"commit\0", "start", "commit")
             else:
                 writer.write(commands + b"prepare\0")
                 meanwhile()  # git may still prepare; if that fails, it never reads the commit
-                committed = _apply_step(writer, b"commit\0", "start", "prepare", "commit")
+                is_committed = _apply_step(writer, b"commit\0", "start", "prepare", "commit")
         except BrokenPipeError:
-            committed = False
+            is_committed = False
         except BaseException:
             writer.close()  # waits until git has applied it or not
             raise
-        if not committed:
+        if not is_committed:
             result = writer.communicate()
             raise explain_failure(self._repository, result.code, result.complaint)
         self._standby.give_back(writer)
@@ -141,25 +141,25 @@ class Refs:
         common = self._repository.common_dir
         if self._repository.has_reftable:
             # If the table list names a table that is not on the disk, git can read no ref at all.
-            place = os.path.join(common, "reftable")
-            fsync.flush([*(os.path.join(place, name) for name in os.listdir(place)), place])
+            tables = os.path.join(common, "reftable")
+            fsync.flush([*(os.path.join(tables, name) for name in os.listdir(tables)), tables])
             return
         if any(not change.new for change in changes):
             fsync.flush([os.path.join(common, "packed-refs"), common])  # git writes it first
         names = [change.ref for change in changes]
         are_checkpoints = [name.startswith(f"{_CHECKPOINTS}/") for name in names]
-        first = are_checkpoints.index(True) if True in are_checkpoints else len(names)
-        flushed: set[str] = set()
-        for group in (names[:first], names[first:]):
-            directories = {above for name in group for above in _above(name)} - flushed
+        first_checkpoint = are_checkpoints.index(True) if True in are_checkpoints else len(names)
+        flushed_directories: set[str] = set()
+        for group in (names[:first_checkpoint], names[first_checkpoint:]):
+            directories = {above for name in group for above in _above(name)} - flushed_directories
             fsync.flush(os.path.join(common, directory) for directory in directories)
-            flushed |= directories
+            flushed_directories |= directories
 
     def read(self, ref: str) -> str | None:
         """Return the oid of a ref, even if its object is missing; None if there is no ref."""
-        loose = read_loose(self._repository, ref)
-        if loose is not None:
-            return loose
+        loose_oid = read_loose(self._repository, ref)
+        if loose_oid is not None:
+            return loose_oid
         entry = self._repository.cat_file.info(ref)
         if entry is not None:
             return entry[0]
@@ -179,8 +179,8 @@ class Refs:
 
     def iterate(self, *patterns: str) -> Iterator[tuple[str, str]]:
         """Yield the full name and the oid of each ref that matches a pattern."""
-        listing = self.list(*(pattern.rstrip("/") for pattern in patterns))
-        for line in listing.decode("utf-8", "surrogateescape").split("\n")[:-1]:
+        ref_lines = self.list(*(pattern.rstrip("/") for pattern in patterns))
+        for line in ref_lines.decode("utf-8", "surrogateescape").split("\n")[:-1]:
             oid, _, ref = line.partition(" ")
             yield ref, oid
 
@@ -201,12 +201,12 @@ def explain_failure(repository: Repository, code: int, complaint: str) -> CkptEr
         return LockHeld(os.path.join(repository.common_dir, "reftable", "tables.list.lock"))
     for line in complaint.split("\n"):
         # For a broken ref, the line ends differently: "…: reference broken".
-        vanished = "unable to resolve reference '" in line and line.endswith("'")
-        if vanished or any(words in line for words in _MOVED):
+        has_vanished = "unable to resolve reference '" in line and line.endswith("'")
+        if has_vanished or any(words in line for words in _MOVED):
             reason = line.removeprefix("fatal: ").removeprefix("prepare: ").removeprefix("commit: ")
             return RefMoved(reason, hint="another process was faster; run the command again")
-    is_barred = "exists; cannot create" in complaint
-    hint = "find the obstacle: git ckpt doctor" if is_barred else None
+    is_blocked = "exists; cannot create" in complaint
+    hint = "find the obstacle: git ckpt doctor" if is_blocked else None
     return GitError(["update-ref"], code, complaint, hint=hint)
 
 

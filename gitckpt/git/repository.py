@@ -6,7 +6,7 @@ import os
 
 from gitckpt.git import fsync
 from gitckpt.git.catfile import CatFile
-from gitckpt.git.command import DURABLE, Git, ask_version, require_git
+from gitckpt.git.command import DURABLE, Git, require_git, start_version
 from gitckpt.git.files import private_dirs
 from gitckpt.git.process import Child, describe_exit, environment, git_executable
 from gitckpt.model import ids
@@ -63,11 +63,11 @@ class Repository:
     @property
     def private_dir(self) -> str:
         """The directory of gitckpt's derived data and logs, which users may delete."""
-        return private_dirs.private(f"{self.common_dir}/ckpt", self.common_dir, make=False)
+        return private_dirs.check_private(f"{self.common_dir}/ckpt", self.common_dir, make=False)
 
     def make_private_dir(self) -> str:
         try:
-            return private_dirs.private(f"{self.common_dir}/ckpt", self.common_dir, make=True)
+            return private_dirs.check_private(f"{self.common_dir}/ckpt", self.common_dir, make=True)
         except OSError as error:
             from gitckpt.model.arguments import shell_word
 
@@ -97,20 +97,20 @@ class Repository:
 
     def point_head(self, to: str, message: str = "", *, options: Sequence[str] = ()) -> None:
         """Set HEAD to a commit or a branch (full name); leave index and files unchanged."""
-        reason = ("-m", message) if message else ()
+        message_options = ("-m", message) if message else ()
         words = ("symbolic-ref",) if to.startswith("refs/") else ("update-ref", "--no-deref")
-        self.git.run(*DURABLE, *options, *words, *reason, "HEAD", to)
+        self.git.run(*DURABLE, *options, *words, *message_options, "HEAD", to)
         # git flushes no symbolic ref.
         fsync.flush([os.path.join(self.git_dir, "HEAD"), self.git_dir])
 
-    def tip_of(self, branch: str) -> str | None:
+    def read_tip(self, branch: str) -> str | None:
         """Return a branch's commit; "" for a missing branch, None for an invalid name."""
         if self.git.run("check-ref-format", BRANCHES + branch, ok=(0, 1)).code != 0:
             return None
         entry = self.cat_file.info(BRANCHES + branch)
         return entry[0] if entry is not None else ""
 
-    def pseudo_ref(self, name: str) -> str | None:
+    def read_pseudo_ref(self, name: str) -> str | None:
         """Return the oid of a ref such as ORIG_HEAD; None if it or its object is missing."""
         exists = self.has_reftable or os.path.isfile(os.path.join(self.git_dir, name))
         target = self.cat_file.info(name) if exists else None
@@ -119,19 +119,19 @@ class Repository:
     def operation(self) -> str | None:
         # Such as "rebase".
 
-        def exists(name: str) -> bool:
+        def has_state(name: str) -> bool:
             is_file = os.path.exists(os.path.join(self.git_dir, name))
-            return is_file or (name in PSEUDO_REFS and self.pseudo_ref(name) is not None)
+            return is_file or (name in PSEUDO_REFS and self.read_pseudo_ref(name) is not None)
 
-        operation = next((operation for name, operation in _OPERATIONS if exists(name)), None)
+        operation = next((operation for name, operation in _OPERATIONS if has_state(name)), None)
         if operation is not None:
             return operation
-        todo = os.path.join(self.git_dir, "sequencer", "todo")
-        if os.path.exists(todo):  # a series whose stopped commit was committed or reset
-            with open(todo, "rb") as file:
+        todo_path = os.path.join(self.git_dir, "sequencer", "todo")
+        if os.path.exists(todo_path):  # a series whose stopped commit was committed or reset
+            with open(todo_path, "rb") as file:
                 is_revert = file.read().split(None, 1)[:1] in ([b"revert"], [b"r"])
             return "revert" if is_revert else "cherry-pick"
-        return "bisect" if exists("BISECT_LOG") else None
+        return "bisect" if has_state("BISECT_LOG") else None
 
     def commit(self, rev: str) -> str:
         """Return the oid of the commit that a rev names, or raise `NotFoundError`."""
@@ -143,9 +143,8 @@ class Repository:
         words = ("rev-parse", "--quiet", "--verify", "--end-of-options", name)
         try:
             result = self.git.run(*words, ok=(0, 1, 128))
-            if result.code == 0 and ids.is_oid(
-                result.text
-            ):  # for `^HEAD` git prints `^` and the oid
+            # For `^HEAD`, git prints `^` and the oid.
+            if result.code == 0 and ids.is_oid(result.text):
                 return result.text
         except ValueError:
             pass  # a NUL or a lone surrogate cannot be an argument
@@ -166,7 +165,7 @@ class Repository:
         """Raise `RepositoryError` if HEAD names a commit that is missing or damaged."""
         oid = self.git.run("rev-parse", "--quiet", "--verify", "HEAD", ok=(0, 1, 128)).text
         if oid:
-            raise lost_commit(oid)
+            raise lost_commit_error(oid)
 
     def close(self) -> None:
         self.cat_file.close()
@@ -185,17 +184,17 @@ _MISLEADING = ("not a git repository", "Invalid path", "not a valid path", "gitf
 _SEARCHED = "(or any"  # git searched the parent directories, too
 
 
-def lost_commit(oid: str) -> RepositoryError:
+def lost_commit_error(oid: str) -> RepositoryError:
     message = f"the commit {oid}, which HEAD points to, is missing or damaged"
-    back = "go back to the previous one: git reset --soft HEAD@{1}; see all damage: git ckpt verify"
-    return RepositoryError(message, hint=f"fetch the commit from another clone, or {back}")
+    undo = "go back to the previous one: git reset --soft HEAD@{1}; see all damage: git ckpt verify"
+    return RepositoryError(message, hint=f"fetch the commit from another clone, or {undo}")
 
 
 def open_repository(
     path: str = ".", *, meanwhile: Callable[[], object] | None = None, by_variables: bool = True
 ) -> Repository:
     """Check git's version, and return the repository as `discover` does."""
-    child = ask_version()
+    child = start_version()
     try:
         return discover(path, meanwhile=meanwhile, by_variables=by_variables)
     finally:
@@ -207,7 +206,7 @@ def discover(
 ) -> Repository:
     """Return the repository and worktree that contain the directory `path`.
 
-    `meanwhile` is called while git runs; `by_variables` obeys variables such as GIT_DIR.
+    `meanwhile` is called while git runs. With `by_variables`, git obeys variables such as GIT_DIR.
     Raises `RepositoryError` if git finds no repository.
     """
     if not os.path.isdir(path):
@@ -228,8 +227,8 @@ def discover(
         require_git()
         message = f"{git_executable()} does not behave like git"
         raise RepositoryError(message, hint="set GITCKPT_GIT to the path of git")
-    bare, inside, object_format, paths = answers
-    if bare == "true" or inside == "true":
+    bare_answer, inside_answer, object_format, paths = answers
+    if bare_answer == "true" or inside_answer == "true":
         git_dir, worktree = paths.removesuffix("\n"), None
     elif result.code != 0:
         raise _explain_failure(path, result, by_variables=by_variables)
@@ -250,22 +249,22 @@ def _reject_tracked(path: str, git_dir: str) -> None:
         return
     if not f"{os.path.realpath(path)}/".startswith(f"{git_path}/"):
         return
-    above = git_path
-    while above != os.path.dirname(above):
-        above = os.path.dirname(above)
-        dot_git = os.path.join(above, ".git")
+    parent_dir = git_path
+    while parent_dir != os.path.dirname(parent_dir):
+        parent_dir = os.path.dirname(parent_dir)
+        dot_git = os.path.join(parent_dir, ".git")
         if os.path.isfile(dot_git):
-            common = common_dir(os.path.realpath(_read_git_file(above)))
-            below = (f"{common}/worktrees/", f"{common}/modules/")
-            if git_path == common or git_path.startswith(below):
+            found_common_dir = common_dir(os.path.realpath(_read_git_file(parent_dir)))
+            own_directories = (f"{found_common_dir}/worktrees/", f"{found_common_dir}/modules/")
+            if git_path == found_common_dir or git_path.startswith(own_directories):
                 return  # its own worktree, whose `.git` leads to a `.bare` beside it
         elif not os.path.lexists(os.path.join(dot_git, "HEAD")):
             continue
         from gitckpt.model.arguments import shell_word
 
-        message = f"{git_path} is a bare repository in the worktree {above}"
-        trusted = f"to use it all the same: git --git-dir={shell_word(git_path)} ckpt …"
-        hint = f"{trusted}; to use the enclosing repository: cd {shell_word(above)}"
+        message = f"{git_path} is a bare repository in the worktree {parent_dir}"
+        override_hint = f"to use it all the same: git --git-dir={shell_word(git_path)} ckpt …"
+        hint = f"{override_hint}; to use the enclosing repository: cd {shell_word(parent_dir)}"
         raise RepositoryError(f"{message}: a branch may contain its settings", hint=hint)
 
 
@@ -281,10 +280,10 @@ def common_dir(git_dir: str) -> str:
     # gitrepository-layout(5), `commondir`
     try:
         with open(os.path.join(git_dir, "commondir"), "rb") as file:
-            relative = os.fsdecode(file.read().removesuffix(b"\n"))
+            relative_path = os.fsdecode(file.read().removesuffix(b"\n"))
     except FileNotFoundError:
         return git_dir
-    return os.path.normpath(os.path.join(git_dir, relative))
+    return os.path.normpath(os.path.join(git_dir, relative_path))
 
 
 def _explain_failure(path: str, result: Completed, *, by_variables: bool) -> RepositoryError:
@@ -294,33 +293,33 @@ def _explain_failure(path: str, result: Completed, *, by_variables: bool) -> Rep
         message = "the current directory does not exist any more"
         return RepositoryError(message, hint="change to another directory: cd DIR")
     lines = [line.strip() for line in result.complaint.splitlines() if line.strip()]
-    unexplained = (
+    default_reason = (
         f"git was {describe_exit(result.code)}" if result.code < 0 else "git gave no reason"
     )
-    first = lines[0].removeprefix("fatal: ") if lines else unexplained
-    if first.endswith(":"):
-        first = " ".join([first, ", ".join(lines[1:])])
-    is_elsewhere = any(words in first for words in _MISLEADING)
+    reason = lines[0].removeprefix("fatal: ") if lines else default_reason
+    if reason.endswith(":"):
+        reason = " ".join([reason, ", ".join(lines[1:])])
+    is_location_wrong = any(words in reason for words in _MISLEADING)
     variables = (
         [name for name in _LOCATION_VARIABLES if name in os.environ]
-        if by_variables and is_elsewhere
+        if by_variables and is_location_wrong
         else []
     )
-    if _SEARCHED in first and "GIT_WORK_TREE" in variables:
+    if _SEARCHED in reason and "GIT_WORK_TREE" in variables:
         variables.remove("GIT_WORK_TREE")  # it does not locate the repository
     if variables:
         values = ", ".join(f"{name} is {os.environ[name]!r}" for name in variables)
-        message = f"git finds no repository at {directory}, as {values}: {first}"
+        message = f"git finds no repository at {directory}, as {values}: {reason}"
         return RepositoryError(message, hint=f"ignore the variables: unset {' '.join(variables)}")
-    if git_dir := first.partition(_NOT_A_REPOSITORY)[2].strip("'"):  # named by a `.git` file
+    if git_dir := reason.partition(_NOT_A_REPOSITORY)[2].strip("'"):  # named by a `.git` file
         git_dir = _read_git_file(directory) if git_dir == "(null)" else git_dir
         message = f"{directory} belongs to {git_dir}, which is no longer a git repository"
         return RepositoryError(message, hint=_hint_for_lost_git_dir(git_dir))
     if "not a git repository" in result.complaint:
         message = f"not in a git repository: {directory}"
         return RepositoryError(message, hint="change to a repository, or create one: git init")
-    cure = next((line for line in lines if line.startswith("git config")), None)
-    return RepositoryError(f"git refuses the repository at {directory}: {first}", hint=cure)
+    command = next((line for line in lines if line.startswith("git config")), None)
+    return RepositoryError(f"git refuses the repository at {directory}: {reason}", hint=command)
 
 
 def _read_git_file(path: str) -> str:
@@ -331,20 +330,20 @@ def _read_git_file(path: str) -> str:
                 content = file.read().removesuffix(b"\n").removeprefix(b"gitdir: ")
             return os.path.normpath(os.path.join(path, os.fsdecode(content)))
         except OSError:
-            above = os.path.dirname(path)
-            if above == path:  # deleted meanwhile
+            parent_dir = os.path.dirname(path)
+            if parent_dir == path:  # deleted meanwhile
                 return path
-            path = above
+            path = parent_dir
 
 
 def _hint_for_lost_git_dir(git_dir: str) -> str:
     from gitckpt.model.arguments import shell_word
 
-    common, name = os.path.split(os.path.dirname(git_dir))
-    if name != "worktrees" or not os.path.isdir(common):
+    common_path, name = os.path.split(os.path.dirname(git_dir))
+    if name != "worktrees" or not os.path.isdir(common_path):
         return f"see whether this directory was moved: {git_dir}"
-    top = os.path.dirname(common) if os.path.basename(common) == ".git" else common
-    git = f"git -C {shell_word(top)}"
+    top = os.path.dirname(common_path) if os.path.basename(common_path) == ".git" else common_path
+    git_command = f"git -C {shell_word(top)}"
     if os.path.isdir(git_dir):
-        return f"see what is wrong: {git} ckpt verify"
-    return f"make another worktree and copy your files there: {git} worktree add DIR"
+        return f"see what is wrong: {git_command} ckpt verify"
+    return f"make another worktree and copy your files there: {git_command} worktree add DIR"

@@ -1,4 +1,4 @@
-"""Check arguments before they are used; an error names the argument."""
+"""Check arguments that callers of the Python API pass; errors name the argument."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Names that people type and read.
 
 
-def folded(name: str) -> str:
+def normalize_name(name: str) -> str:
     return name.casefold().replace("-", " ").replace("_", " ").strip()
 
 
@@ -29,18 +29,18 @@ def closest(text: str, words: Iterable[str], *, likeness: float = 0.6) -> str | 
     return next(iter(difflib.get_close_matches(text, list(words), n=1, cutoff=likeness)), None)
 
 
-def first_of(names: Sequence[str], limit: int = 5) -> str:
-    excess = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + excess
+def join_first(names: Sequence[str], limit: int = 5) -> str:
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
 
 
-def quoted(path: bytes) -> str:
-    """Return a path as text, C-quoted like git's output where it is not UTF-8."""
+def quote_path(path: bytes) -> str:
+    """Decode a path; a path that is not UTF-8 is C-quoted as in git's output."""
     try:
         return path.decode("utf-8")
     except UnicodeDecodeError:
-        plain = {byte: chr(byte) for byte in range(32, 127) if byte not in b'"\\'}
-        return '"' + "".join(plain.get(byte, f"\\{byte:03o}") for byte in path) + '"'
+        printable = {byte: chr(byte) for byte in range(32, 127) if byte not in b'"\\'}
+        return '"' + "".join(printable.get(byte, f"\\{byte:03o}") for byte in path) + '"'
 
 
 def shell_word(text: str) -> str:
@@ -55,13 +55,13 @@ def shell_word(text: str) -> str:
 
         return shlex.quote(text)
 
-    def octal(character: str) -> str:
+    def escape(character: str) -> str:
         # An interactive bash expands `!` even here.
         if character.isprintable() and character not in "'\\%!":
             return character
         return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "surrogateescape"))
 
-    return f"\"$(printf '{''.join(map(octal, text))}')\""
+    return f"\"$(printf '{''.join(map(escape, text))}')\""
 
 
 # Checks of arguments.
@@ -72,7 +72,7 @@ _ASYNC = 0x80 | 0x100 | 0x200
 
 def require(name: str, value: object, kind: type | tuple[type, ...], expected: str) -> None:
     if not isinstance(value, kind):
-        raise refused(name, value, expected)
+        raise refusal(name, value, expected)
 
 
 def require_text(name: str, value: object, *, may_be_none: bool = False) -> None:
@@ -84,47 +84,47 @@ def require_number(name: str, value: object, *, may_be_none: bool = False) -> No
     if not (value is None and may_be_none):
         require(name, value, int, "a whole number")
         if isinstance(value, bool) or (isinstance(value, int) and value < 0):
-            raise refused(name, value, "a whole number from 0 on")
+            raise refusal(name, value, "a whole number from 0 on")
 
 
 def require_seconds(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise refused(name, value, "a number of seconds from 0 on")
+        raise refusal(name, value, "a number of seconds from 0 on")
 
 
 def strings(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
-    """Return an iterable of strings as a tuple, () for None; refuse a single string."""
-    return _items(name, value, "a list of strings", require_text)
+    """Return strings as a tuple, () for None; raise `UsageError` for a single string."""
+    return _to_tuple(name, value, "a list of strings", require_text)
 
 
-def instances(name: str, value: Iterable[T] | None, kind: type[T], expected: str) -> tuple[T, ...]:
-    check = functools.partial(require, kind=kind, expected=expected)
-    return _items(name, value, f"a list with each item {expected}", check)
+def as_tuple(name: str, value: Iterable[T] | None, kind: type[T], expected: str) -> tuple[T, ...]:
+    require_kind = functools.partial(require, kind=kind, expected=expected)
+    return _to_tuple(name, value, f"a list with each item {expected}", require_kind)
 
 
-def _items(
+def _to_tuple(
     name: str, value: Iterable[T] | None, expected: str, check: Callable[[str, T], None]
 ) -> tuple[T, ...]:
     is_single = isinstance(value, str | bytes | Mapping) or hasattr(value, "__fspath__")
     if is_single or not isinstance(value, Iterable | None):
-        raise refused(name, value, expected)
-    values = tuple(value or ())
-    for index, item in enumerate(values):
+        raise refusal(name, value, expected)
+    items = tuple(value or ())
+    for index, item in enumerate(items):
         check(f"{name}[{index}]", item)
-    return values
+    return items
 
 
 def require_callable(name: str, value: object, *, may_be_none: bool = False) -> None:
     if value is None and may_be_none:
         return
     if not callable(value):
-        raise refused(name, value, "a function")
+        raise refusal(name, value, "a function")
     if _is_async(value):
-        raise must_not_be_async(name, value)
+        raise async_error(name, value)
 
 
-def must_not_be_async(name: str, value: object) -> UsageError:
-    function = getattr(_unwrapped(value), "__name__", type(value).__name__)
+def async_error(name: str, value: object) -> UsageError:
+    function = getattr(_unwrap(value), "__name__", type(value).__name__)
     function = function.replace("<lambda>", "function")
     advice = f"let another function call asyncio.run({function}(…))"
     problem = f"{function} is asynchronous, but gitckpt calls {function} without await"
@@ -132,52 +132,52 @@ def must_not_be_async(name: str, value: object) -> UsageError:
 
 
 def _is_async(value: object) -> bool:
-    target = _unwrapped(value)
-    calls = (vars(kind).get("__call__") for kind in type(target).__mro__)
-    functions = (getattr(function, "__func__", function) for function in (target, *calls))
-    codes = (getattr(function, "__code__", None) for function in functions)
-    return any(getattr(code, "co_flags", 0) & _ASYNC for code in codes)
+    target = _unwrap(value)
+    call_methods = (vars(kind).get("__call__") for kind in type(target).__mro__)
+    functions = (getattr(function, "__func__", function) for function in (target, *call_methods))
+    code_objects = (getattr(function, "__code__", None) for function in functions)
+    return any(getattr(code, "co_flags", 0) & _ASYNC for code in code_objects)
 
 
-def _unwrapped(value: object) -> object:
+def _unwrap(value: object) -> object:
     while isinstance(value, functools.partial):
         value = value.func
     return value
 
 
-def mapping(name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
+def as_mapping(name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
     require(name, value, (Mapping, type(None)), "a map of names to values")
     return dict(value or {})
 
 
-def refused(name: str, value: object, expected: str) -> UsageError:
+def refusal(name: str, value: object, expected: str) -> UsageError:
     return UsageError(f"{name}: must be {expected}, not {value!r:.60}")
 
 
-def paths_of(paths: Iterable[T]) -> tuple[T, ...]:
-    """Return an iterable of paths as a tuple; refuse a single path, and None."""
+def as_paths(paths: Iterable[T]) -> tuple[T, ...]:
+    """Return paths as a tuple; raise `UsageError` for None or a single path."""
     if paths is None:
-        raise refused("paths", paths, "a list of paths")
-    return _items("paths", paths, "a list of paths", require_path)
+        raise refusal("paths", paths, "a list of paths")
+    return _to_tuple("paths", paths, "a list of paths", require_path)
 
 
 def require_path(name: str, value: object, *, as_text: bool = False) -> None:
     path = value.__fspath__() if hasattr(value, "__fspath__") else value
     if not isinstance(path, str if as_text else str | bytes):
-        raise refused(name, value, "a path")
+        raise refusal(name, value, "a path")
     try:
         data = path.encode("utf-8", "surrogateescape") if isinstance(path, str) else path
     except UnicodeEncodeError:
-        raise refused(name, value, "a path that can be encoded") from None
+        raise refusal(name, value, "a path that can be encoded") from None
     if b"\0" in data:
-        raise refused(name, value, "a path without a NUL byte")
+        raise refusal(name, value, "a path without a NUL byte")
 
 
-def words(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
-    return _items(name, strings(name, value), "a list of strings", require_path)
+def as_words(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
+    return _to_tuple(name, strings(name, value), "a list of strings", require_path)
 
 
 def require_storable(name: str, value: object) -> None:
-    """Raise `UsageError` for a string with lone surrogates: TOML cannot hold it."""
+    """Raise `UsageError` if a string has lone surrogates, which TOML cannot hold."""
     if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
-        raise refused(name, value, "a string without lone surrogates")
+        raise refusal(name, value, "a string without lone surrogates")

@@ -1,10 +1,10 @@
 """Limits on documents, checked before they are parsed and while they are written.
 
-Documents may have been fetched, and `tomllib` is slow on hostile ones: a dotted key costs the
-square of its parts, an integer the square of its digits, and a million keys take 15 s. So before
-`tomllib` runs, one pass over the text, which knows only strings, comments and brackets of TOML,
-counts the work. The counts are exact for valid TOML. For invalid TOML they are not too low up to
-the error, where `tomllib` stops.
+A document may come from a fetched repository, and `tomllib` is slow on hostile ones: a dotted key
+costs the square of its parts, an integer the square of its digits, and a million keys take 15 s.
+So before `tomllib` runs, a scan that knows only strings, comments and brackets of TOML counts keys
+and levels. Its counts are exact for valid TOML. For invalid TOML, they are high enough up to the
+error at which `tomllib` stops.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_INTEGER, MIN_INTEGER = 2**63 - 1, -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of a document: bytes, parts of keys and table headers, commas in arrays."""
+    """Limits of one document: bytes, names (parts of dotted keys), array values."""
 
     size: int
     names: int
@@ -35,7 +35,7 @@ class Budget:
 
     @property
     def steps(self) -> int:
-        """The sum of the depths of all keys: `tomllib` looks up each key from the top."""
+        """The largest sum of the depths of all keys: `tomllib` walks down to each key."""
         return 32 * self.names
 
 
@@ -47,26 +47,26 @@ FILE = Budget(1 << 20, 20_000, 20_000)  # a file that people write, such as `git
 
 
 @dataclass(frozen=True, slots=True)
-class Paths:
-    """Limits of a tree: paths that differ from the checkout, nested directories."""
+class PathLimits:
+    """Limits of a git tree: paths that differ from the checkout, directory levels."""
 
     count: int
     depth: int
 
 
 # A fetched tree is counted before it is listed: a few kilobytes can hold endless paths.
-SNAPSHOT = Paths(10_000_000, 500)
+SNAPSHOT = PathLimits(10_000_000, 500)
 
 # git's files of an operation in progress, and their bytes, which are all in memory at once. Labels
 # of a rebase are directories; a rebase by patches has one file per commit.
-OPERATION, OPERATION_SIZE = Paths(20_000, 20), 64 << 20
+OPERATION, OPERATION_SIZE = PathLimits(20_000, 20), 64 << 20
 
 # Bytes of a list in a snapshot: enough for the sparse-checkout flags of two million files.
 LIST = 128 << 20
 
 
 class Excess(ValueError):
-    """A document exceeds a limit, which the message names."""
+    """A document exceeds one of its limits; the message names the limit."""
 
 
 def require_size(size: int, limits: Budget) -> None:
@@ -74,21 +74,21 @@ def require_size(size: int, limits: Budget) -> None:
         raise Excess(f"too large: {size:,} bytes, where {limits.size:,} are allowed")
 
 
-def require(text: str, limits: Budget) -> None:
-    """Raise `Excess` if TOML text exceeds limits; the time grows only linearly."""
+def require_within(text: str, limits: Budget) -> None:
+    """Raise `Excess` if a TOML text exceeds `limits`; takes linear time."""
     require_size(len(text), limits)
-    opaque, marks, long_number = _patterns()
-    bare = opaque.sub("", text)
-    keys, dots, opened = bare.count("="), bare.count("."), bare.count("[") + bare.count("{")
+    skip_pattern, mark_pattern, long_number = _compile_patterns()
+    code = skip_pattern.sub("", text)
+    equals, dots, brackets = code.count("="), code.count("."), code.count("[") + code.count("{")
     if (
-        dots + opened + 2 <= MAX_LEVELS
-        and keys + dots + opened <= limits.names
-        and keys * (dots + opened + 2) <= limits.steps
-        and bare.count(",") <= limits.values
-        and long_number.search(bare) is None
+        dots + brackets + 2 <= MAX_LEVELS
+        and equals + dots + brackets <= limits.names
+        and equals * (dots + brackets + 2) <= limits.steps
+        and code.count(",") <= limits.values
+        and long_number.search(code) is None
     ):
         return
-    _Counter(limits).read(bare, marks)
+    _Counter(limits).count_marks(code, mark_pattern)
 
 
 class _Counter:
@@ -102,24 +102,24 @@ class _Counter:
         # For each open bracket: its depth, and whether it opened a table (`{`).
         self._brackets: list[tuple[int, bool]] = []
 
-    def read(self, bare: str, marks: re.Pattern[str]) -> None:
-        for mark in marks.findall(bare):
+    def count_marks(self, code: str, mark_pattern: re.Pattern[str]) -> None:
+        for mark in mark_pattern.findall(code):
             if mark == ".":
                 self._parts += self._in_key
-                self._descend(0, self._parts)
+                self._add_levels(0, self._parts)
             elif mark in "[{":
-                self._open(mark)
+                self._open_bracket(mark)
             elif mark in "]}":
-                self._close()
+                self._close_bracket()
             elif mark in "=,\n":
-                self._separate(mark)
+                self._count_separator(mark)
             elif not self._in_key:
                 raise Excess(f"a number of {len(mark):,} digits, where {MAX_DIGITS:,} are allowed")
 
-    def _separate(self, mark: str) -> None:
+    def _count_separator(self, mark: str) -> None:
         if mark == "=":
             level = self._brackets[-1][0] if self._brackets else self._header
-            self._level = self._descend(level, self._parts)
+            self._level = self._add_levels(level, self._parts)
             self._count_key(self._parts, self._level)
             self._in_key, self._parts = False, 1
         elif mark == "\n" and not self._brackets:
@@ -131,17 +131,17 @@ class _Counter:
             if self._values > self._limits.values:
                 raise Excess(f"more than {self._limits.values:,} values in arrays")
 
-    def _open(self, mark: str) -> None:
+    def _open_bracket(self, mark: str) -> None:
         if mark == "[" and not self._brackets and self._in_key:
             self._in_header = True
             return
-        self._level = self._descend(self._level, mark == "[")
+        self._level = self._add_levels(self._level, mark == "[")
         self._in_key, self._parts = mark == "{", 1
         self._brackets.append((self._level, self._in_key))
 
-    def _close(self) -> None:
+    def _close_bracket(self) -> None:
         if self._in_header:
-            self._header = self._descend(0, self._parts)
+            self._header = self._add_levels(0, self._parts)
             self._count_key(self._parts, self._parts)
             self._in_header = False
         elif self._brackets:
@@ -151,26 +151,25 @@ class _Counter:
     def _count_key(self, parts: int, level: int) -> None:
         self._names += parts
         self._steps += level
-        names, steps = self._limits.names, self._limits.steps
-        if self._names > names:
-            raise Excess(f"more than {names:,} keys, each part of a dotted one counted")
-        if self._steps > steps:
-            excess = f"more than {steps:,} steps from the top, added up"
-            raise Excess(f"keys too deep and too many: {excess}")
+        most_names, most_steps = self._limits.names, self._limits.steps
+        if self._names > most_names:
+            raise Excess(f"more than {most_names:,} keys, each part of a dotted one counted")
+        if self._steps > most_steps:
+            problem = f"more than {most_steps:,} steps from the top, added up"
+            raise Excess(f"keys too deep and too many: {problem}")
 
     @staticmethod
-    def _descend(level: int, parts: int) -> int:
+    def _add_levels(level: int, parts: int) -> int:
         if level + parts > MAX_LEVELS:
             limit = f"{MAX_LEVELS:,} levels, the parts of dotted keys counted"
             raise Excess(f"nests deeper than {limit}")
         return level + parts
 
 
-def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """Return patterns of strings and comments, of counted marks, and of long numbers."""
+def _compile_patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     import re  # writers do not need it
 
-    opaque = re.compile(
+    skip_pattern = re.compile(
         r'"""(?:[^"\\]++|\\.|"(?!""))*+(?:"{3,5}|\Z)'
         r"|'''(?:[^']++|'(?!''))*+(?:'{3,5}|\Z)"
         r'|"(?:[^"\\\n]++|\\.)*+"?'
@@ -179,4 +178,4 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
         re.DOTALL,
     )
     long_number = f"[0-9A-Za-z_+-]{{{MAX_DIGITS + 1},}}+"
-    return opaque, re.compile(rf"[=.,\[\]{{}}\n]|{long_number}"), re.compile(long_number)
+    return skip_pattern, re.compile(rf"[=.,\[\]{{}}\n]|{long_number}"), re.compile(long_number)

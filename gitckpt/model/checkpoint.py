@@ -52,7 +52,7 @@ class Omitted:
 
 @dataclass(frozen=True, slots=True)
 class Submodule:
-    """A captured submodule: its files are in a checkpoint of its own repository."""
+    """A submodule of a checkpoint; a checkpoint in its repository has its files."""
 
     path: str  # as in `Omitted`
     checkpoint: str  # an id in the submodule's repository
@@ -63,7 +63,7 @@ class Submodule:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A line of a captured file with a possible secret; its text is not stored."""
+    """A line of a captured file that may hold a secret; the text is not stored."""
 
     path: str  # as in `Omitted`
     rule: str  # name of the rule that matched
@@ -74,7 +74,7 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Worktree:
-    """The files of a checkpoint: the table `[worktree]`."""
+    """The captured files of a checkpoint: the document's table `[worktree]`."""
 
     dirty: bool  # whether files, index or an operation in progress differed from the linked commit
     # The oid of `refs/ckpt/trees/<id>`; None if clean, and nothing else has to be stored.
@@ -98,7 +98,7 @@ CLEAN = Worktree(dirty=False)
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of a run or plan: the table `[progress]`; counts start at zero."""
+    """Progress of a run or plan: the document's table `[progress]`; counts begin at 0."""
 
     current_phase: int | None = None
     total_phases: int | None = None
@@ -116,7 +116,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The pipeline of a run: the table `[pipeline]`, copied to each later checkpoint."""
+    """The phases and inputs of a run: the table `[pipeline]` of its checkpoints."""
 
     name: str | None = None  # None if a program drives the run
     phases: tuple[str, ...] = ()  # in order; empty where a program decides as it goes
@@ -134,7 +134,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt at a phase: the table `[attempt]`."""
+    """One attempt at a phase of a run: the document's table `[attempt]`."""
 
     phase: str
     number: int = 1  # counted over the whole life of the run
@@ -155,7 +155,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The source file of an imported checkpoint: the table `[imported]`."""
+    """The file that a checkpoint was imported from: the table `[imported]`."""
 
     path: str  # relative to the top of the worktree if the file was in it; C-quoted as in `Omitted`
     original: str  # the oid of `refs/ckpt/originals/<id>`: the blob with the file's bytes
@@ -168,7 +168,7 @@ class Imported:
 class Checkpoint:
     """A checkpoint document, version 1 (`docs/format.md`).
 
-    Fields are named like the document's keys, except `label`, which is `phase` there.
+    Each field has the name of a key of the document, except `label`: that key is `phase`.
     """
 
     id: str
@@ -198,17 +198,17 @@ class Checkpoint:
 
     @property
     def time(self) -> int:
-        """The timestamp, in microseconds since the epoch."""
+        """The checkpoint's timestamp in microseconds since the epoch."""
         return times.from_text(self.timestamp)
 
     @property
     def datetime(self) -> dt.datetime:
-        """The timestamp as an aware `datetime` in UTC."""
+        """The checkpoint's timestamp as an aware `datetime` in UTC."""
         return times.as_datetime(self.timestamp)
 
     @property
     def tree(self) -> str | None:
-        """The oid of the snapshot; None if the files are clean or were not captured."""
+        """The snapshot's tree oid; None if the files are clean or were not captured."""
         return self.worktree.tree if self.worktree is not None else None
 
     @property

@@ -11,8 +11,8 @@ from gitckpt.model import checkpoint as kinds
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.document import VERSION
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint, StateError
-from gitckpt.model.skip_invalid import fenced
-from gitckpt.model.table import TableReader, shown
+from gitckpt.model.skip_invalid import read_safely
+from gitckpt.model.table import TableReader, short_repr
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,19 +27,19 @@ _ID, _OID = "a UUID version 4 in lower case", "a full object id"
 _RUN = "a run id such as 20261121-201500-add-login"
 
 
-def _checked(
+def _text_reader(
     is_valid: Callable[[str], object], expected: str, *, is_optional: bool = False
 ) -> Reader:
     def read(reader: TableReader, key: str) -> str | None:
         text = reader.optional(key, str) if is_optional else reader.required(key, str)
         if text is not None and not is_valid(text):
-            raise reader.invalid(key, f"must be {expected}, not {shown(text)}")
+            raise reader.invalid(key, f"must be {expected}, not {short_repr(text)}")
         return text
 
     return read
 
 
-def _read_line(reader: TableReader, key: str) -> str:
+def _read_nonempty(reader: TableReader, key: str) -> str:
     text = reader.required(key, str)
     if text.strip():
         return text
@@ -49,23 +49,23 @@ def _read_line(reader: TableReader, key: str) -> str:
 def _read_count(reader: TableReader, key: str, least: int = 0) -> int | None:
     value = reader.optional(key, int)
     if value is not None and value < least:
-        raise reader.invalid(key, f"must be {least} or more, not {shown(value)}")
+        raise reader.invalid(key, f"must be {least} or more, not {short_repr(value)}")
     return value
 
 
 def _read_completed(reader: TableReader, key: str) -> dict[str, str]:
-    completed = reader.map(key)
-    for phase, checkpoint in completed.items():
+    completed_phases = reader.map(key)
+    for phase, checkpoint in completed_phases.items():
         if not ids.is_id(checkpoint):
-            raise reader.invalid(f"{key}.{phase}", f"must be {_ID}, not {shown(checkpoint)}")
-    return completed
+            raise reader.invalid(f"{key}.{phase}", f"must be {_ID}, not {short_repr(checkpoint)}")
+    return completed_phases
 
 
-def _read_records(kind: type, reader: TableReader, key: str) -> tuple[Any, ...]:
+def _read_array_of_tables(kind: type, reader: TableReader, key: str) -> tuple[Any, ...]:
     records = []
     for i, entry in enumerate(reader.optional(key, list) or []):
         if type(entry) is not dict:
-            raise reader.invalid(f"{key}[{i}]", f"must be a table, not {shown(entry)}")
+            raise reader.invalid(f"{key}[{i}]", f"must be a table, not {short_repr(entry)}")
         entry_reader = TableReader(entry, reader.source, f"worktree.{key}[{i}].")
         records.append(_read_table(kind, entry_reader))
     return tuple(records)
@@ -75,34 +75,34 @@ def _read_records(kind: type, reader: TableReader, key: str) -> tuple[Any, ...]:
 
 
 def restore_types(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[str, Any]:
-    """Convert strings to null, bytes and integers as `types` says, in place."""
-    long_size = 0
+    """Decode, in place, a state's strings that `types` (JSON pointer -> kind) lists."""
+    long_characters = 0
     for pointer, kind in types.items():
         field = f"types.{pointer}"
         container: Any = None
         value: Any = state
-        step: Any = None
+        key: Any = None
         try:
-            root, *parts = pointer.split("/")
+            root, *escaped_keys = pointer.split("/")
             if root:
                 raise KeyError(root)
-            for part in parts:
-                container, step = value, part.replace("~1", "/").replace("~0", "~")
-                step = _parse_index(step) if type(container) is list else step
-                value = container[step]
+            for escaped_key in escaped_keys:
+                container, key = value, escaped_key.replace("~1", "/").replace("~0", "~")
+                key = _parse_index(key) if type(container) is list else key
+                value = container[key]
         except (KeyError, IndexError, ValueError, TypeError):
             raise InvalidCheckpoint(ref, field, "points to nothing in the state") from None
         if type(value) is not str or container is None:
             raise InvalidCheckpoint(ref, field, "must point to a string in the state")
         if kind == "integer" and len(value) > budget.MAX_DECIMAL:
-            long_size += len(value)
-            is_too_long = len(value) > budget.MAX_HEXADECIMAL or long_size > budget.MAX_LONG
+            long_characters += len(value)
+            is_too_long = len(value) > budget.MAX_HEXADECIMAL or long_characters > budget.MAX_LONG
             if is_too_long or "x" not in value:
                 raise InvalidCheckpoint(ref, field, "an integer of more digits than are allowed")
         try:
-            container[step] = _convert(kind, value)
+            container[key] = _decode_string(kind, value)
         except ValueError:  # as binascii.Error is
-            problem = f"must point to a string that encodes {shown(kind)}"
+            problem = f"must point to a string that encodes {short_repr(kind)}"
             raise InvalidCheckpoint(ref, field, problem) from None
     return state
 
@@ -114,7 +114,7 @@ def _parse_index(text: str) -> int:
     return int(text)
 
 
-def _convert(kind: Any, text: str) -> Any:
+def _decode_string(kind: Any, text: str) -> Any:
     if kind == "null":
         return None
     if kind == "bytes":
@@ -138,11 +138,11 @@ _TRIGGER = re.compile(r"[a-z][a-z0-9-]*(:[a-z0-9][a-z0-9._-]*)?")
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
-    return document.render(fields(checkpoint), dict(checkpoint.state))
+    return document.render(document_fields(checkpoint), dict(checkpoint.state))
 
 
-def fields(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return the document's keys except `types` and `state`; absent keys are None."""
+def document_fields(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Map each document key but `types` and `state` to its value, None if absent."""
     values: dict[str, Any] = {"version": VERSION}
     for key in document.KEYS:
         value = getattr(checkpoint, key.attribute)
@@ -154,21 +154,21 @@ def fields(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def decode(data: bytes, ref: str) -> Checkpoint:
-    """Return a document's checkpoint, or raise `InvalidCheckpoint`."""
-    return _guarded(_decode, data, ref)
+    """Decode the document at `ref`; raise `InvalidCheckpoint` if it is invalid."""
+    return _decode_safely(_decode, data, ref)
 
 
 def decode_header(data: bytes, ref: str) -> Checkpoint:
-    """Decode a document without its state, which is not parsed if it stands last."""
-    return _guarded(_decode_header, data, ref)
+    """Decode a document with an empty state; a state at its end is not even parsed."""
+    return _decode_safely(_decode_header, data, ref)
 
 
 def decode_summary(data: bytes, ref: str) -> Checkpoint:
-    """Decode all but state, pipeline and attempt; ignore errors in these tables."""
-    return _guarded(_decode_summary, data, ref)
+    """Decode a document, less the tables state, pipeline and attempt at its end."""
+    return _decode_safely(_decode_summary, data, ref)
 
 
-def _guarded(decode: Callable[[bytes, str], Checkpoint], data: bytes, ref: str) -> Checkpoint:
+def _decode_safely(decode: Callable[[bytes, str], Checkpoint], data: bytes, ref: str) -> Checkpoint:
     def read() -> Checkpoint:
         try:
             budget.require_size(len(data), budget.DOCUMENT)
@@ -176,21 +176,21 @@ def _guarded(decode: Callable[[bytes, str], Checkpoint], data: bytes, ref: str) 
         except budget.Excess as error:
             raise InvalidCheckpoint(ref, "", str(error)) from None
 
-    return fenced(ref, read)
+    return read_safely(ref, read)
 
 
 def _decode(data: bytes, ref: str) -> Checkpoint:
     limits = budget.HEADER
-    if (end := _end_of_header(data)) is not None:
-        budget.require_size(end, limits)
-        budget.require(_decode_utf8(data[:end], ref), limits)
+    if (header_end := _end_of_header(data)) is not None:
+        budget.require_size(header_end, limits)
+        budget.require_within(_decode_utf8(data[:header_end], ref), limits)
         limits = budget.DOCUMENT
     return _to_checkpoint(_parse(data, ref, limits), ref, with_state=True)
 
 
 def _decode_header(data: bytes, ref: str) -> Checkpoint:
-    end = _end_of_header(data)
-    header = _decode_beginning(data[:end], ref) if end is not None else None
+    header_end = _end_of_header(data)
+    header = _decode_beginning(data[:header_end], ref) if header_end is not None else None
     return (
         header if header is not None else _to_checkpoint(_parse(data, ref), ref, with_state=False)
     )
@@ -205,22 +205,22 @@ def _decode_summary(data: bytes, ref: str) -> Checkpoint:
 
 def _decode_beginning(data: bytes, ref: str) -> Checkpoint | None:
     try:
-        head = _parse(data, ref)
+        table = _parse(data, ref)
     except NewerCheckpoint:
         raise
     except (InvalidCheckpoint, budget.Excess):
         return None  # `data` ends inside of a string
-    head.setdefault("state", {})
-    return _to_checkpoint(head, ref, with_state=False)
+    table.setdefault("state", {})
+    return _to_checkpoint(table, ref, with_state=False)
 
 
-def check(values: Mapping[str, Any], ref: str) -> None:
-    """Raise the error of `decode` for a document with these keys and no state."""
-    present = {key: value for key, value in values.items() if value is not None}
-    _to_checkpoint(present | {"state": {}}, ref, with_state=False)
+def require_valid(values: Mapping[str, Any], ref: str) -> None:
+    """Raise `InvalidCheckpoint` if a document with these keys would be invalid."""
+    present_values = {key: value for key, value in values.items() if value is not None}
+    _to_checkpoint(present_values | {"state": {}}, ref, with_state=False)
 
 
-def tables(values: Mapping[str, Any]) -> dict[str, Any]:
+def read_tables(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key.name: _read_table(_TABLES[key.kind], TableReader(values[key.name], "", f"{key.name}."))
         for key in document.KEYS
@@ -229,7 +229,6 @@ def tables(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _end_of_header(data: bytes) -> int | None:
-    """Return the offset of `[state]`; None without it, or if another table follows."""
     offset = data.find(_STATE_HEADER)
     return offset + 1 if offset >= 0 and not _OTHER_TABLE.search(data, offset + 1) else None
 
@@ -251,7 +250,7 @@ def _parse(data: bytes, ref: str, limits: budget.Budget = budget.HEADER) -> dict
         raise InvalidCheckpoint(ref, "", f"not TOML: {error}") from None
     version = table.get("version")
     if type(version) is int and version > VERSION:
-        problem = f"written by a newer gitckpt (document version {shown(version)})"
+        problem = f"written by a newer gitckpt (document version {short_repr(version)})"
         hint = "upgrade gitckpt: pip install -U gitckpt"
         raise NewerCheckpoint(ref, "version", problem, hint=hint)
     return table
@@ -261,7 +260,7 @@ def _to_checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Chec
     reader = TableReader(table, ref)
     version = reader.required("version", int)
     if version != VERSION:
-        raise reader.invalid("version", f"must be {VERSION}, not {shown(version)}")
+        raise reader.invalid("version", f"must be {VERSION}, not {short_repr(version)}")
     state, types = reader.required("state", dict), reader.optional("types", dict) or {}
     values: dict[str, Any] = {}
     for key in document.KEYS:
@@ -284,8 +283,8 @@ def _to_checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Chec
 def _read_table(kind: type, reader: TableReader) -> Any:
     values = {name: read(reader, name) for name, read in _readers(kind)}
     # An absent key has the default of the class.
-    present = {name: value for name, value in values.items() if value is not None}
-    return kind(**present, unknown=reader.unknown)
+    present_values = {name: value for name, value in values.items() if value is not None}
+    return kind(**present_values, unknown=reader.unknown)
 
 
 @functools.cache
@@ -307,19 +306,19 @@ def _read_required_texts(reader: TableReader, key: str) -> tuple[str, ...]:
 
 # Readers by the kind of a document key, by the kind in `_KINDS`, or by a field's annotation.
 _VALUES: dict[str, Reader] = {
-    "id": _checked(ids.is_id, _ID),
-    "optional id": _checked(ids.is_id, _ID, is_optional=True),
-    "run": _checked(ids.is_run_id, _RUN, is_optional=True),
+    "id": _text_reader(ids.is_id, _ID),
+    "optional id": _text_reader(ids.is_id, _ID, is_optional=True),
+    "run": _text_reader(ids.is_run_id, _RUN, is_optional=True),
     "sequence": lambda reader, key: _read_count(reader, key, 1),
     "ordinal": lambda reader, key: _read_count(reader, key, 1) or 1,
-    "line": _read_line,
+    "line": _read_nonempty,
     "timestamp": _read_timestamp,
     "instant": lambda reader, key: reader.instant(key),
-    "commit": _checked(lambda text: not text or ids.is_oid(text), f"{_OID} or empty"),
-    "oid": _checked(ids.is_oid, _OID),
-    "optional oid": _checked(ids.is_oid, _OID, is_optional=True),
+    "commit": _text_reader(lambda text: not text or ids.is_oid(text), f"{_OID} or empty"),
+    "oid": _text_reader(ids.is_oid, _OID),
+    "optional oid": _text_reader(ids.is_oid, _OID, is_optional=True),
     "text": lambda reader, key: reader.optional(key, str),
-    "trigger": _checked(_TRIGGER.fullmatch, "a word such as manual or import:forge"),
+    "trigger": _text_reader(_TRIGGER.fullmatch, "a word such as manual or import:forge"),
     "required texts": _read_required_texts,
     "integer": lambda reader, key: reader.optional(key, int),
     "completed": _read_completed,
@@ -332,9 +331,9 @@ _VALUES: dict[str, Reader] = {
     "float | None": lambda reader, key: reader.optional(key, float),
     "tuple[str, ...]": lambda reader, key: reader.texts(key),
     "Mapping[str, str]": lambda reader, key: reader.map(key),
-    "tuple[Omitted, ...]": functools.partial(_read_records, kinds.Omitted),
-    "tuple[Submodule, ...]": functools.partial(_read_records, kinds.Submodule),
-    "tuple[Suspect, ...]": functools.partial(_read_records, kinds.Suspect),
+    "tuple[Omitted, ...]": functools.partial(_read_array_of_tables, kinds.Omitted),
+    "tuple[Submodule, ...]": functools.partial(_read_array_of_tables, kinds.Submodule),
+    "tuple[Suspect, ...]": functools.partial(_read_array_of_tables, kinds.Suspect),
 }
 
 # Fields of tables that need a stricter reader than their annotation.
@@ -362,4 +361,4 @@ def _table_fields(record: Any) -> dict[str, Any]:
 
 def require_map(state: object) -> None:
     if not isinstance(state, Mapping):
-        raise StateError("", f"a state is a map of names to values, not {shown(state)}")
+        raise StateError("", f"a state is a map of names to values, not {short_repr(state)}")

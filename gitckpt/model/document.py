@@ -1,4 +1,4 @@
-"""Render a checkpoint document. The hook imports this module: keep it light."""
+"""Render the TOML document of a checkpoint; kept light, as the hook imports it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_MESSAGE = 1000  # characters
 
 @dataclass(frozen=True, slots=True)
 class DocumentKey:
-    """A key of the document, declared for the codec and `git ckpt show`."""
+    """A top-level key of checkpoint documents: how to read it, set it and show it."""
 
     name: str
     kind: str  # the name of its reader in `codec`, or the class of its table
@@ -25,7 +25,7 @@ class DocumentKey:
 
     @property
     def attribute(self) -> str:
-        """The name of the key's field in `Checkpoint`."""
+        """The name of the `Checkpoint` field that holds the key's value."""
         return "label" if self.name == "phase" else self.name
 
 
@@ -57,19 +57,19 @@ KEYS = (
 ORDER = ("version", *(key.name for key in KEYS if key.kind[0].islower()))
 
 
-def message_of(text: str) -> str:
+def shorten_message(text: str) -> str:
     line = text if text.splitlines() == [text] else " ".join(text.split())
     return line if len(line) <= MAX_MESSAGE else f"{line[: MAX_MESSAGE - 1]}…"
 
 
 def render(fields: dict[str, Any], state: dict[str, Any]) -> bytes:
-    """Return a document as TOML: the fields that are not None, and `[state]` last."""
+    """Render a document as TOML: all fields that are not None, then the `[state]`."""
     # A reader that does not need the state can stop at `[state]`.
     types: dict[str, str] = {}
-    body = toml.dump_state(state, types)
-    in_order = {key: fields[key] for key in ORDER if key in fields} | fields
-    document = {key: value for key, value in in_order.items() if value is not None}
-    plain = {key: value for key, value in document.items() if type(value) is not dict}
+    state_text = toml.dump_state(state, types)
+    ordered_fields = {key: fields[key] for key in ORDER if key in fields} | fields
+    document = {key: value for key, value in ordered_fields.items() if value is not None}
+    plain_values = {key: value for key, value in document.items() if type(value) is not dict}
     tables = {key: value for key, value in document.items() if type(value) is dict}
     tables = {"types": types} | tables if types else tables
-    return f"{toml.dumps(plain | tables)}\n{body}".encode()
+    return f"{toml.dumps(plain_values | tables)}\n{state_text}".encode()

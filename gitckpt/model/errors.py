@@ -32,7 +32,7 @@ class CkptError(Exception):
         return _recreate, (type(self), self.args), self.__dict__
 
     def but(self, **changes: object) -> Self:
-        """Return a copy with some attributes changed: a raised error is never changed."""
+        """Return a copy with changed attributes; a raised error must not be modified."""
         copy = type(self).__new__(type(self), *self.args)
         copy.__dict__.update(self.__dict__, **changes)
         return copy.with_traceback(self.__traceback__)
@@ -61,7 +61,7 @@ class BusyError(CkptError):
 
 
 class NotFoundError(CkptError):
-    """No checkpoint, run or commit has that name."""
+    """No checkpoint, run or commit has the requested name."""
 
     exit_code = 12
 
@@ -75,7 +75,7 @@ class AmbiguousError(NotFoundError):
 
 
 class RunExists(CkptError):
-    """A run with the requested key exists."""
+    """A run with the requested key already exists; `run` is its id."""
 
     def __init__(self, message: str, run: str, *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -92,19 +92,19 @@ class RunComplete(UsageError):
         self.results = dict(results)
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= 500 else f"{text[:500]}…"
 
 
 class InvalidCheckpoint(CkptError):
-    """A ref holds an invalid document. `field` is the wrong key; "" if all is wrong."""
+    """The document of a ref is invalid; `field` is the wrong key, or "" for all."""
 
     exit_code = 13
 
     def __init__(self, ref: str, field: str, problem: str, *, hint: str | None = None) -> None:
-        field, problem = _shortened(field), _shortened(problem)  # both may quote a fetched document
-        where = f"{ref}: {field}: " if field else f"{ref}: "
-        super().__init__(where + problem, hint=hint)
+        field, problem = _shorten(field), _shorten(problem)  # both may quote a fetched document
+        position = f"{ref}: {field}: " if field else f"{ref}: "
+        super().__init__(position + problem, hint=hint)
         self.ref, self.field, self.problem = ref, field, problem
 
 
@@ -138,7 +138,7 @@ class Finding:
     Attributes:
         code: stable name of the kind of finding, such as "hook-missing".
         object: the affected ref, file or setting.
-        cure: the command or line that fixes it; None for no advice.
+        cure: the command to run, or the line to change; None for no advice.
     """
 
     code: str

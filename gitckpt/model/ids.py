@@ -1,6 +1,6 @@
-"""Ids: UUID version 4 for checkpoints, `YYYYMMDD-HHMMSS-<slug>` for runs.
+"""Make and check ids of checkpoints (UUID 4) and runs (`YYYYMMDD-HHMMSS-<slug>`).
 
-The hook imports this module: it uses neither `uuid` nor `re`.
+The hook imports this module, which therefore imports neither `uuid` nor `re`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MIN_PREFIX = 4  # characters of the shortest prefix of an id that is looked up
 _MAX_RUN_ID = 200  # a file name has at most 255 bytes, and git appends ".lock"
 
 
-def of_commit(oid: str) -> str:
+def from_commit(oid: str) -> str:
     """Return the checkpoint id that a hook derives from a commit's full oid."""
     # As `hooks/hook.sh` does: two hooks that record one commit thus make one checkpoint.
     return f"{oid[:8]}-{oid[8:12]}-4{oid[13:16]}-8{oid[17:20]}-{oid[20:32]}"
@@ -25,10 +25,10 @@ def of_commit(oid: str) -> str:
 
 def new_id() -> str:
     # RFC 9562, section 5.4
-    raw = bytearray(os.urandom(16))
-    raw[6] = raw[6] & 0x0F | 0x40
-    raw[8] = raw[8] & 0x3F | 0x80
-    return from_bytes(bytes(raw))
+    random_bytes = bytearray(os.urandom(16))
+    random_bytes[6] = random_bytes[6] & 0x0F | 0x40
+    random_bytes[8] = random_bytes[8] & 0x3F | 0x80
+    return from_bytes(bytes(random_bytes))
 
 
 def is_id(text: str) -> bool:
@@ -62,20 +62,20 @@ def is_oid(text: str) -> bool:
     return len(text) in (40, 64) and _HEX.issuperset(text)
 
 
-def slug(name: str) -> str:
-    """Return a name as lowercase words joined by "-", for a run id; "run" without any."""
+def make_slug(name: str) -> str:
+    """Return a name as lowercase words joined by "-"; "run" if it has no words."""
     words = "".join(c if c.isascii() and c.isalnum() else " " for c in name.lower()).split()
     return "-".join(words)[:50].rstrip("-") or "run"
 
 
-def run_id(stamp: str, name: str, attempt: int = 1) -> str:
-    """Return the id of a run; `stamp` is its start as `YYYYMMDD-HHMMSS`, UTC."""
-    base = f"{stamp}-{slug(name)}"
-    return base if attempt == 1 else f"{base}-{attempt}"
+def make_run_id(stamp: str, name: str, attempt: int = 1) -> str:
+    """Return the id of a run that starts at `stamp` (`YYYYMMDD-HHMMSS` in UTC)."""
+    first_id = f"{stamp}-{make_slug(name)}"
+    return first_id if attempt == 1 else f"{first_id}-{attempt}"
 
 
 def is_run_id(text: str) -> bool:
-    """Return whether a text is a run id: safe in a ref and as a directory name."""
+    """Return whether a text has the form of a run id, safe as ref and directory name."""
     return (
         16 < len(text) <= _MAX_RUN_ID
         and (text[:8] + text[9:15]).isdigit()

@@ -1,4 +1,4 @@
-"""Render a checkpoint as JSON, for `--json`."""
+"""Convert checkpoints and states to JSON values, for `--json`; compare states."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from gitckpt.model import toml
 from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.model.codec import fields
+from gitckpt.model.codec import document_fields
 from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def document(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return the document as JSON values; its `types` lists those made strings."""
+def to_document(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Convert a checkpoint to JSON values; `types` lists the state's non-JSON values."""
     types: dict[str, str] = {}
-    present = {key: value for key, value in fields(checkpoint).items() if value is not None}
-    converted = _plain(dict(checkpoint.state), None, types)
-    return plain(present) | ({"types": types} if types else {}) | {"state": converted}
+    fields = {key: value for key, value in document_fields(checkpoint).items() if value is not None}
+    json_state = _to_json(dict(checkpoint.state), None, types)
+    return to_json(fields) | ({"types": types} if types else {}) | {"state": json_state}
 
 
-def state(checkpoint: Checkpoint) -> dict[str, Any]:
-    return plain(checkpoint.state)
+def to_state(checkpoint: Checkpoint) -> dict[str, Any]:
+    return to_json(checkpoint.state)
 
 
-def plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    converted: dict[str, Any] = _plain(dict(values), None, {})
-    return converted
+def to_json(values: Mapping[str, Any]) -> dict[str, Any]:
+    json_values: dict[str, Any] = _to_json(dict(values), None, {})
+    return json_values
 
 
-def _plain(value: Any, path: Any, types: dict[str, str]) -> Any:
+def _to_json(value: Any, path: Any, types: dict[str, str]) -> Any:
     if isinstance(value, dict):
-        return {key: _plain(item, (path, key), types) for key, item in value.items()}
+        return {key: _to_json(item, (path, key), types) for key, item in value.items()}
     if isinstance(value, list):
-        return [_plain(item, (path, i), types) for i, item in enumerate(value)]
+        return [_to_json(item, (path, i), types) for i, item in enumerate(value)]
     if isinstance(value, bytes):
-        types[toml.pointer(path)] = "bytes"
+        types[toml.json_pointer(path)] = "bytes"
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, float) and not math.isfinite(value):
-        types[toml.pointer(path)] = "float"
+        types[toml.json_pointer(path)] = "float"
         return repr(value)
     if isinstance(value, (dt.date, dt.time)):
-        types[toml.pointer(path)] = type(value).__name__
+        types[toml.json_pointer(path)] = type(value).__name__
         return value.isoformat()
     return value
 
@@ -75,7 +75,7 @@ class StateChange:
 
 
 def compare(old: Any, new: Any) -> list[StateChange]:
-    """Return the changes in the order of the new state; removed values come last."""
+    """Return all differences in the order of the new state; removed values come last."""
     changes: list[StateChange] = []
     _compare(old, new, None, changes)
     return changes
@@ -86,12 +86,12 @@ def _compare(old: Any, new: Any, path: Any, changes: list[StateChange]) -> None:
         for key in [*new, *(key for key in old if key not in new)]:
             _compare(old.get(key, MISSING), new.get(key, MISSING), (path, key), changes)
     elif type(old) is list and type(new) is list:
-        pairs = itertools.zip_longest(old, new, fillvalue=MISSING)
-        for i, (old_item, new_item) in enumerate(pairs):
+        item_pairs = itertools.zip_longest(old, new, fillvalue=MISSING)
+        for i, (old_item, new_item) in enumerate(item_pairs):
             _compare(old_item, new_item, (path, i), changes)
     else:
         # By text, NaN equals itself, and -0.0 or another offset of the same instant is a change.
-        by_text = type(old) in (float, dt.datetime)
-        is_equal = repr(old) == repr(new) if by_text else old == new
+        is_compared_by_text = type(old) in (float, dt.datetime)
+        is_equal = repr(old) == repr(new) if is_compared_by_text else old == new
         if type(old) is not type(new) or not is_equal:
-            changes.append(StateChange(toml.pointer(path), old, new))
+            changes.append(StateChange(toml.json_pointer(path), old, new))

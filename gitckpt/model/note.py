@@ -1,4 +1,4 @@
-"""The note of a commit: one line for each of its newest checkpoints."""
+"""Read and write the git note that lists a commit's newest checkpoints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST = 20
 MORE = "and older ones: git ckpt list --commit"  # last line of a note whose commit has more
 
 
-def link_line(checkpoint_id: str, phase: str, timestamp: str) -> str:
+def format_link(checkpoint_id: str, phase: str, timestamp: str) -> str:
     label = " ".join(phase.split())
     if not label.isprintable():  # `git log` prints notes raw, and the document may be fetched
         label = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in label)
@@ -22,26 +22,26 @@ def link_id(line: str) -> str:
     return line.partition(" ")[0]
 
 
-def is_full(lines: Iterable[str]) -> bool:
+def has_more(lines: Iterable[str]) -> bool:
     """Return whether a note says that its commit has more checkpoints than listed."""
     return MORE in lines
 
 
-def changed(lines: Iterable[str], new: Iterable[str], removed: Collection[str]) -> list[str]:
-    """Add `new` lines, delete lines of `removed` ids, and keep lines that users wrote."""
+def update_note(lines: Iterable[str], new: Iterable[str], removed: Collection[str]) -> list[str]:
+    """Return a note's lines: add `new`, drop `removed` ids, keep lines of users."""
     lines = list(lines)
     # git's merge of notes may leave a line twice.
-    links = {link_id(line): line for line in lines if ids.is_id(link_id(line))}
-    links.update((link_id(line), line) for line in new)
-    links = {name: line for name, line in links.items() if name not in removed}
-    newest = dict(sorted(links.items(), key=lambda link: link[1].rpartition(" ")[2])[-MOST:])
-    has_more = links and (is_full(lines) or len(newest) < len(links))
-    note = []
+    lines_by_id = {link_id(line): line for line in lines if ids.is_id(link_id(line))}
+    lines_by_id.update((link_id(line), line) for line in new)
+    lines_by_id = {id_: line for id_, line in lines_by_id.items() if id_ not in removed}
+    newest = dict(sorted(lines_by_id.items(), key=lambda link: link[1].rpartition(" ")[2])[-MOST:])
+    is_partial = lines_by_id and (has_more(lines) or len(newest) < len(lines_by_id))
+    note_lines = []
     for line in lines:
         if ids.is_id(link_id(line)):
-            note += [newest.pop(link_id(line))] if link_id(line) in newest else []
+            note_lines += [newest.pop(link_id(line))] if link_id(line) in newest else []
         elif line != MORE:
-            note.append(line)
-    note += [line for name, line in links.items() if name in newest]
-    note += [MORE] if has_more else []
-    return note if any(line.strip() for line in note) else []
+            note_lines.append(line)
+    note_lines += [line for id_, line in lines_by_id.items() if id_ in newest]
+    note_lines += [MORE] if is_partial else []
+    return note_lines if any(line.strip() for line in note_lines) else []

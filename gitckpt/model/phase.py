@@ -17,32 +17,32 @@ _TYPOS = ("fail", "fails", "failure", "failing")
 
 
 def split(label: str) -> tuple[str, str]:
-    """Return the phase and the status of a label; the status is "" without a hyphen."""
+    """Split a label into phase and status; the status is "" without a hyphen."""
     name, hyphen, status = label.rpartition("-")
     return (name, status) if hyphen else (label, "")
 
 
-def label(text: str) -> str:
-    """Return NAME-STATUS unchanged; add "-complete" to a NAME without a status."""
+def to_label(text: str) -> str:
+    """Return `text` as a label NAME-STATUS; the default status is "complete"."""
     # A typo ("-fail", ".failed", capitals) is refused: a failed phase must not count as complete.
     name, status = split(text)
-    complete = text
+    full_label = text
     if status not in STATUSES:
-        name, complete = text, f"{text}-complete"
-    is_typo = name.endswith("-") or (complete != text and _is_typo(name))
+        name, full_label = text, f"{text}-complete"
+    is_typo = name.endswith("-") or (full_label != text and _is_typo(name))
     if not name.strip() or not text.isprintable() or text != text.strip() or is_typo:
         hint = f"write NAME or NAME-STATUS on one line; a status is one of {', '.join(STATUSES)}"
         raise UsageError(f"{text!r} is not a phase", hint=hint)
-    return complete
+    return full_label
 
 
 def _is_typo(text: str) -> bool:
-    tail = text.lower().rpartition("-")[2]
-    if tail in (*STATUSES, *_TYPOS):
+    last_word = text.lower().rpartition("-")[2]
+    if last_word in (*STATUSES, *_TYPOS):
         return True
     for separator in " _.:/":  # typos of the hyphen
-        tail = tail.rpartition(separator)[2]
-    return tail in ("failed", *_TYPOS)
+        last_word = last_word.rpartition(separator)[2]
+    return last_word in ("failed", *_TYPOS)
 
 
 REWOUND = "rewind-complete"  # label of a checkpoint that rewinds a run
@@ -52,8 +52,10 @@ NOT_PHASES = ("run", "commit", "manual", "safety", "rewind")  # names in labels 
 def completed_after(
     completed: dict[str, str], label: str, checkpoint_id: str, names: Collection[str] | None = None
 ) -> dict[str, str]:
-    """Update a run's completed phases (phase -> checkpoint) by its new checkpoint."""
-    # A phase that starts again is removed, with all that were completed after it.
+    """Return a run's completed phases (name -> checkpoint id) after a new checkpoint.
+
+    A phase that starts again is removed, with all later ones. A rewind keeps those in `names`.
+    """
     if label == REWOUND and names is not None:
         return {name: id_ for name, id_ in completed.items() if name in names}
     name, status = split(label)
@@ -62,21 +64,21 @@ def completed_after(
     if status != "started":
         other_phases = {phase: id_ for phase, id_ in completed.items() if phase != name}
         return other_phases | {name: checkpoint_id}
-    end = list(completed).index(name) if name in completed else None
-    return dict(list(completed.items())[:end])
+    position = list(completed).index(name) if name in completed else None
+    return dict(list(completed.items())[:position])
 
 
-def carry(fields: dict[str, Any], previous: dict[str, Any]) -> None:
-    """Add the `previous` checkpoint's pipeline and attempt to a new one's `fields`."""
-    new, carried = fields.get("pipeline"), previous.get("pipeline")
-    pipeline = new or carried
+def carry_tables(fields: dict[str, Any], previous: dict[str, Any]) -> None:
+    """Copy the previous checkpoint's pipeline and attempt to a new one's `fields`."""
+    new_pipeline, old_pipeline = fields.get("pipeline"), previous.get("pipeline")
+    pipeline = new_pipeline or old_pipeline
     if pipeline is not None:
         is_imported = fields.get("imported") is not None  # the file lists the complete phases
         # Steps are no phases of the pipeline.
         label = fields["phase"] if fields["trigger"] != "step" and not is_imported else ""
-        is_fresh = carried is None or fields.get("rewound_to") is not None or is_imported
-        completed = dict((pipeline if is_fresh else previous["pipeline"]).get("completed", {}))
-        names = new.get("completed", {}) if new is not None else None
+        is_reset = old_pipeline is None or fields.get("rewound_to") is not None or is_imported
+        completed = dict((pipeline if is_reset else previous["pipeline"]).get("completed", {}))
+        names = new_pipeline.get("completed", {}) if new_pipeline is not None else None
         completed = completed_after(completed, label, fields["id"], names)
         pipeline = {key: value for key, value in pipeline.items() if key != "completed"}
         fields["pipeline"] = pipeline | ({"completed": completed} if completed else {})

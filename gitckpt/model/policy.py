@@ -27,7 +27,7 @@ class Candidate:
     agent: bool = False
     tagged: bool = False  # whether a tag points to the checkpoint or to its commit
 
-    def is_among(self, oldest: Place | None) -> bool:
+    def is_kept_by(self, oldest: Place | None) -> bool:
         return oldest is not None and (self.time, self.id) >= oldest
 
     @property
@@ -47,7 +47,7 @@ class RunCandidate:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """When checkpoints expire; ages are in microseconds."""
+    """Settings that decide when checkpoints and runs expire; ages in microseconds."""
 
     older_than: int = 30 * DAY  # age at which a hook's checkpoint expires
     rewritten_older_than: int = 7 * DAY  # the same for a rewritten commit, even among the newest
@@ -86,7 +86,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """For each kind, the oldest checkpoint that `keep_last` keeps; None without one."""
+    """For each kind, the oldest checkpoint that is kept as one of the newest, or None."""
 
     # Made by hooks; with `Policy.everything`, any but a safety checkpoint.
     hooks: Place | None
@@ -94,66 +94,66 @@ class Newest:
     safety: Place | None
 
 
-def apply(
+def decide_all(
     candidates: Iterable[Candidate], policy: Policy, newest: Newest, *, now: int
 ) -> list[Decision]:
-    """Return a decision for each candidate, in order; checkpoints of runs stay."""
+    """Decide for each candidate whether it expires; checkpoints of runs stay."""
     return [_decide(candidate, policy, newest, now) for candidate in candidates]
 
 
 def _decide(candidate: Candidate, policy: Policy, newest: Newest, now: int) -> Decision:
-    by_hook = candidate.trigger in HOOK_TRIGGERS
+    is_by_hook = candidate.trigger in HOOK_TRIGGERS
     if candidate.run is not None:
         return _keep(candidate.id, f"belongs to the run {candidate.run}")
     if candidate.trigger == SUBMODULE:
         return _keep(candidate.id, "belongs to a checkpoint of the superproject")
-    if not by_hook and candidate.trigger != SAFETY and not policy.everything:
+    if not is_by_hook and candidate.trigger != SAFETY and not policy.everything:
         return _keep(candidate.id, "not made by a hook")
-    if candidate.tagged and by_hook and not policy.everything:
+    if candidate.tagged and is_by_hook and not policy.everything:
         return _keep(candidate.id, "tagged")
     age = now - candidate.time
-    if candidate.rewritten and by_hook:
+    if candidate.rewritten and is_by_hook:
         limit = min(policy.rewritten_older_than, policy.older_than)
-        return _by_age(candidate.id, "its commit was rewritten, ", age, limit)
+        return _decide_by_age(candidate.id, "its commit was rewritten, ", age, limit)
     if candidate.trigger != SAFETY:
-        if candidate.is_among(newest.hooks):
+        if candidate.is_kept_by(newest.hooks):
             return _keep(candidate.id, f"among the newest {policy.keep_last}")
-        return _by_age(candidate.id, "", age, policy.older_than)
-    if candidate.is_among(newest.safety):
+        return _decide_by_age(candidate.id, "", age, policy.older_than)
+    if candidate.is_kept_by(newest.safety):
         return _keep(candidate.id, f"made for safety, among the newest {policy.safeties}")
     limit = policy.safety_older_than
     limit = min(limit, policy.older_than) if policy.everything else limit
-    return _by_age(candidate.id, "made for safety, ", age, limit)
+    return _decide_by_age(candidate.id, "made for safety, ", age, limit)
 
 
 def _keep(id_: str, reason: str) -> Decision:
     return Decision(id_, expires=False, reason=reason)
 
 
-def _by_age(id_: str, kind: str, age: int, limit: int) -> Decision:
+def _decide_by_age(id_: str, kind: str, age: int, limit: int) -> Decision:
     reason = f"{kind}{_age_text(age)} old, limit {_age_text(limit)}"
     return Decision(id_, expires=age >= limit, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Checkpoints by hooks and agents on one branch within one hour or one day."""
+    """Checkpoints that hooks and agents made on one branch within an hour or a day."""
 
     length: str  # "hour" or "day"
     newest: Candidate
     due: Sequence[Candidate]  # newest first; each expires if a later one has all that it has
 
 
-def spans(
+def find_spans(
     candidates: Iterable[Candidate], policy: Policy, newest: Newest, *, now: int
 ) -> list[Span]:
-    """Group candidates (newest first) by UTC hour or day; return groups to thin."""
+    """Group candidates (newest first) by UTC hour or day; return groups to thin out."""
     groups: dict[tuple[str | None, int, int], list[tuple[Candidate, bool]]] = {}
-    first_age = min(policy.hourly_after, policy.daily_after)
+    least_age = min(policy.hourly_after, policy.daily_after)
     for item in filter(lambda candidate: candidate.is_automatic, candidates):
         age = now - item.time
         length = DAY if age >= policy.daily_after else HOUR
-        is_due = age >= first_age and not item.is_among(newest.agents) and not item.tagged
+        is_due = age >= least_age and not item.is_kept_by(newest.agents) and not item.tagged
         groups.setdefault((item.line, length, item.time // length), []).append((item, is_due))
     return [
         Span("day" if length == DAY else "hour", group[0][0], due)
@@ -162,48 +162,48 @@ def spans(
     ]
 
 
-def thinned(candidate: Candidate, span: Span, *, now: int) -> Decision:
+def thinning_decision(candidate: Candidate, span: Span, *, now: int) -> Decision:
     article = "an" if span.length == "hour" else "a"
     reason = f"{_age_text(now - candidate.time)} old, one {article} {span.length} stays"
     return Decision(candidate.id, expires=True, reason=reason)
 
 
-def apply_to_runs(runs: Sequence[RunCandidate], policy: Policy, *, now: int) -> list[Decision]:
-    """Return a decision for each run, newest first."""
+def decide_runs(runs: Sequence[RunCandidate], policy: Policy, *, now: int) -> list[Decision]:
+    """Decide for each run whether it expires; `runs` begins with the newest."""
     # A driven run stays; so does a run to which an unfinished run that stays refers.
-    decided: dict[str, Decision] = {}
-    unfinished = 0
+    decisions: dict[str, Decision] = {}
+    unfinished_runs = 0
     for run in runs:
-        unfinished += run.status != runstate.COMPLETE
-        decided[run.id] = _decide_run(run, policy, now, unfinished)
-    expiring = runs
+        unfinished_runs += run.status != runstate.COMPLETE
+        decisions[run.id] = _decide_run(run, policy, now, unfinished_runs)
+    expiring_runs = runs
     while True:
-        expiring = [run for run in expiring if decided[run.id].expires]
-        needed = [
+        expiring_runs = [run for run in expiring_runs if decisions[run.id].expires]
+        needed_runs = [
             (run, name)
-            for run in expiring
+            for run in expiring_runs
             for name in sorted(run.needed_by)
-            if name in decided and not decided[name].expires
+            if name in decisions and not decisions[name].expires
         ]
-        if not needed:
-            return list(decided.values())
-        for run, name in needed:
-            decided[run.id] = _keep(run.id, f"the unfinished run {name} refers to this run")
+        if not needed_runs:
+            return list(decisions.values())
+        for run, name in needed_runs:
+            decisions[run.id] = _keep(run.id, f"the unfinished run {name} refers to this run")
 
 
-def squashed(chain: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """Map the id of each progress checkpoint of a complete phase to the phase."""
-    squashed_ids: dict[str, str] = {}
-    begun: dict[str, list[str]] = {}
+def find_squashed(chain: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+    """Map progress checkpoints of completed phases, by id, to the name of the phase."""
+    phases_by_id: dict[str, str] = {}
+    progress_by_phase: dict[str, list[str]] = {}
     for checkpoint, label, trigger in chain:
         name, status = phase.split(label)
         if status == "started":
-            begun.setdefault(name, [])
-        elif status == "progress" and trigger == PHASE and name in begun:
-            begun[name].append(checkpoint)
+            progress_by_phase.setdefault(name, [])
+        elif status == "progress" and trigger == PHASE and name in progress_by_phase:
+            progress_by_phase[name].append(checkpoint)
         elif status in ("complete", "skipped"):
-            squashed_ids |= dict.fromkeys(begun.pop(name, ()), name)
-    return squashed_ids
+            phases_by_id |= dict.fromkeys(progress_by_phase.pop(name, ()), name)
+    return phases_by_id
 
 
 def _decide_run(run: RunCandidate, policy: Policy, now: int, rank: int) -> Decision:
@@ -213,13 +213,13 @@ def _decide_run(run: RunCandidate, policy: Policy, now: int, rank: int) -> Decis
     if run.status == runstate.COMPLETE:
         limit = policy.runs_older_than
         limit = min(limit, policy.older_than) if policy.everything else limit
-        return _by_age(run.id, "complete, ", age, limit)
+        return _decide_by_age(run.id, "complete, ", age, limit)
     kind = f"unfinished: {run.status}"
     if not policy.everything:
         return _keep(run.id, kind)
     if rank <= policy.keep_last:
         return _keep(run.id, f"{kind}, among the newest {policy.keep_last}")
-    return _by_age(run.id, f"{kind}, ", age, policy.older_than)
+    return _decide_by_age(run.id, f"{kind}, ", age, policy.older_than)
 
 
 def _age_text(length: int) -> str:

@@ -1,4 +1,4 @@
-"""The status of a run."""
+"""Derive the status of a run from its checkpoints and its lease."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _UNDONE = {"failed": FAILED, "blocked": BLOCKED}
 _BY_STATUS = dict.fromkeys(("partial", "complete", "skipped"), PAUSED) | _UNDONE
 
 
-def before_rewind(checkpoint_id: str) -> str:
+def rewind_message(checkpoint_id: str) -> str:
     return f"{_TARGET_PREFIX}{checkpoint_id}"
 
 
-def rewinding_to(newest: Checkpoint) -> str | None:
-    """Return the target of a rewind interrupted after `newest`; None if none was."""
+def rewind_target(newest: Checkpoint) -> str | None:
+    """Return the target's id if `newest` began a rewind that was interrupted, or None."""
     if newest.label != REWINDING or newest.trigger != PHASE:
         return None
     target = (newest.message or "").removeprefix(_TARGET_PREFIX)
@@ -54,8 +54,8 @@ def status(
     """
     if driven:
         return STALLED if stalled else RUNNING
-    name, ending = phase.split(label or newest)
-    if name == "run":
+    phase_name, ending = phase.split(label or newest)
+    if phase_name == "run":
         if ending == "complete":
             return COMPLETE
         return OPEN if driven is None else CRASHED

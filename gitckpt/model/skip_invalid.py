@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
-def fenced(ref: str, read: Callable[[], T]) -> T:
-    """Return `read()`; raise `InvalidCheckpoint` for any error but a `CkptError`."""
+def read_safely(ref: str, read: Callable[[], T]) -> T:
+    """Call `read`; report any error but a `CkptError` as `InvalidCheckpoint`."""
     try:
         return read()
     except CkptError:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class TableReader:
-    """A reader of one table of a document that raises at the first invalid value.
+    """Reads typed values of a TOML table; raises at the first invalid value.
 
-    Errors name the key by `source` (a ref) and `prefix` (such as `worktree.`).
+    Errors name the document by `source` (a ref), and the key with `prefix` (such as `worktree.`).
     """
 
     kinds: Mapping[type, str] = {
@@ -35,7 +35,7 @@ class TableReader:
 
     @property
     def unknown(self) -> dict[str, Any]:
-        """The keys not read so far; at the end, the keys that a later version wrote."""
+        """The keys and values not read so far, such as those of a newer gitckpt."""
         unread = {key: value for key, value in self.values.items() if key not in self._read_keys}
         for key, value in unread.items():
             self._require_storable(key, value)
@@ -91,20 +91,20 @@ class TableReader:
         while values:
             value = values.pop()
             if type(value) is int and not budget.MIN_INTEGER <= value <= budget.MAX_INTEGER:
-                raise self.invalid(key, f"must be an integer of 64 bits, not {shown(value)}")
+                raise self.invalid(key, f"must be an integer of 64 bits, not {short_repr(value)}")
             if isinstance(value, dict | list):
                 values += value.values() if isinstance(value, dict) else value
 
     def wrong(self, key: str, expected: str, value: object, default: D) -> D:  # noqa: ARG002 - for subclasses
-        """Raise for a value of a wrong type; subclasses may return the default."""
-        raise self.invalid(key, f"must be {expected}, not {shown(value)}")
+        """Raise `InvalidCheckpoint` for a wrong type; a subclass may return `default`."""
+        raise self.invalid(key, f"must be {expected}, not {short_repr(value)}")
 
     def invalid(self, key: str, problem: str) -> InvalidCheckpoint:
         return InvalidCheckpoint(self.source, self.prefix + key, problem)
 
 
 def parse_record(data: bytes, ref: str, kind: str, hint: str | None = None) -> dict[str, Any]:
-    """Parse a small document of version 1; errors call it `kind`, such as "lease"."""
+    """Parse a TOML record of version 1; errors name its `kind`, such as "lease"."""
     try:
         budget.require_size(len(data), budget.RECORD)
         record = toml.loads(data.decode("utf-8"), budget.RECORD)
@@ -117,7 +117,7 @@ def parse_record(data: bytes, ref: str, kind: str, hint: str | None = None) -> d
     return record
 
 
-def shown(value: object, length: int = 60) -> str:
+def short_repr(value: object, length: int = 60) -> str:
     try:
         return f"{value!r:.{length}}"
     except ValueError:  # Python prints no integer beyond 4,300 digits; `0x…` can write one

@@ -1,4 +1,4 @@
-"""Timestamps (RFC 3339, UTC) and ages.
+"""Convert timestamps (RFC 3339 in UTC) and ages such as `90s`.
 
 The hook imports this module, which therefore imports only `time`.
 """
@@ -31,7 +31,7 @@ def now() -> int:
 
 
 def to_text(instant: int) -> str:
-    """Return an instant such as `2026-11-21T20:15:00.123456Z` (RFC 3339)."""
+    """Format an instant in RFC 3339, such as `2026-11-21T20:15:00.123456Z`."""
     seconds, micros = divmod(instant, MICRO)
     days, second = divmod(seconds, _DAY)
     minutes, second = divmod(second, 60)
@@ -49,20 +49,20 @@ def _date_text(days: int) -> str:
 
 
 def to_stamp(instant: int) -> str:
-    """Return an instant as `YYYYMMDD-HHMMSS` (UTC), the beginning of a run id."""
+    """Format an instant as `YYYYMMDD-HHMMSS` (UTC), the beginning of a run id."""
     return "{:04d}{:02d}{:02d}-{:02d}{:02d}{:02d}".format(*time.gmtime(instant // MICRO)[:6])
 
 
 def from_text(text: str) -> int:
-    """Return the instant of an RFC 3339 timestamp, or raise `ValueError`."""
+    """Parse an RFC 3339 timestamp to an instant, or raise `ValueError`."""
     # A leap second (`:60`) counts as the first instant of the next minute.
     clock, offset = _split_offset(text)
     separators = clock[4:5] + clock[7:8] + clock[10:11].upper() + clock[13:14] + clock[16:17]
     if len(clock) < 19 or separators != "--T::":
         raise ValueError(f"not an RFC 3339 timestamp: {text!r}")
     parts = (clock[:4], clock[5:7], clock[8:10], clock[11:13], clock[14:16], clock[17:19])
-    year, month, day, hour, minute, second = map(_number, parts)
-    days = _ordinal(year, month, day) - _EPOCH
+    year, month, day, hour, minute, second = map(_parse_number, parts)
+    days = _day_number(year, month, day) - _EPOCH
     if not (hour <= 23 and minute <= 59 and second <= 60):
         raise ValueError(f"no such time of day: {text!r}")
     micros = 0
@@ -76,7 +76,7 @@ def from_text(text: str) -> int:
 
 
 def as_datetime(instant: int | str) -> dt.datetime:
-    """Return an instant or timestamp as a UTC `datetime`, or raise `UsageError`."""
+    """Convert an instant or timestamp to a UTC `datetime`, or raise `UsageError`."""
     import datetime as dt  # the import takes 2 ms
 
     try:
@@ -88,7 +88,7 @@ def as_datetime(instant: int | str) -> dt.datetime:
 
 
 def as_instant(when: dt.datetime) -> int:
-    """Return the instant of an aware `datetime`, or raise `UsageError`."""
+    """Convert an aware `datetime` to an instant, or raise `UsageError`."""
     import datetime as dt
 
     if not isinstance(when, dt.datetime) or when.utcoffset() is None:
@@ -99,33 +99,33 @@ def as_instant(when: dt.datetime) -> int:
 
 def is_canonical(text: str) -> bool:
     """Return whether a timestamp has the form that `to_text` returns."""
-    marks = text[10:11] + text[19:20] + text[26:]
-    return len(text) == 27 and marks == "T.Z" and text[17:19] != "60"
+    separators = text[10:11] + text[19:20] + text[26:]
+    return len(text) == 27 and separators == "T.Z" and text[17:19] != "60"
 
 
-def _ordinal(year: int, month: int, day: int) -> int:
+def _day_number(year: int, month: int, day: int) -> int:
     # As `datetime.date.toordinal`, whose import takes 2 ms.
-    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    is_month = year >= 1 and 1 <= month <= 12
-    if not is_month or not 1 <= day <= _LENGTHS[month - 1] + (leap and month == 2):
+    is_leap_year = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    is_valid_month = year >= 1 and 1 <= month <= 12
+    if not is_valid_month or not 1 <= day <= _LENGTHS[month - 1] + (is_leap_year and month == 2):
         raise ValueError(f"no such day: {year:04d}-{month:02d}-{day:02d}")
-    years = year - 1
-    days = years * 365 + years // 4 - years // 100 + years // 400
-    return days + sum(_LENGTHS[: month - 1]) + (leap and month > 2) + day
+    past_years = year - 1
+    days = past_years * 365 + past_years // 4 - past_years // 100 + past_years // 400
+    return days + sum(_LENGTHS[: month - 1]) + (is_leap_year and month > 2) + day
 
 
 def _split_offset(text: str) -> tuple[str, int]:
     if text[-1:] in ("Z", "z"):
         return text[:-1], 0
     if len(text) >= 6 and text[-6] in "+-" and text[-3] == ":":
-        hours, minutes = _number(text[-5:-3]), _number(text[-2:])
+        hours, minutes = _parse_number(text[-5:-3]), _parse_number(text[-2:])
         if hours <= 23 and minutes <= 59:
             seconds = hours * 3600 + minutes * 60
             return text[:-6], seconds if text[-6] == "+" else -seconds
     raise ValueError(f"no UTC offset, neither Z nor ±hh:mm: {text!r}")
 
 
-def _number(digits: str) -> int:
+def _parse_number(digits: str) -> int:
     _require_digits(digits)
     return int(digits)
 
@@ -136,7 +136,7 @@ def _require_digits(digits: str) -> None:
 
 
 def parse_age(text: str) -> int:
-    """Return an age such as `90s`, `30m`, `12h`, `7d` or `2w` in microseconds."""
+    """Parse an age such as `90s`, `30m`, `12h`, `7d` or `2w` to microseconds."""
     count, unit = text[:-1], text[-1:]
     if unit not in _UNITS or not (count.isascii() and count.isdigit() and len(count) <= 12):
         hint = "write a number and a unit: 90s, 30m, 12h, 7d or 2w"
@@ -144,8 +144,8 @@ def parse_age(text: str) -> int:
     return int(count) * _UNITS[unit] * MICRO
 
 
-def length_text(length: int) -> str:
-    """Return microseconds as an age that loses no second: `90s`, `30m`, `2h`."""
+def exact_age_text(length: int) -> str:
+    """Format microseconds in the largest unit that divides them: `90s`, `2h`, `7d`."""
     seconds = length // MICRO
     units = [unit for unit in "dhm" if seconds and seconds % _UNITS[unit] == 0]
     unit = units[0] if units else "s"
@@ -153,7 +153,7 @@ def length_text(length: int) -> str:
 
 
 def age_text(length: int) -> str:
-    """Return microseconds rounded down to the largest unit: `45s`, `3m`, or "now"."""
+    """Format microseconds in the largest unit, rounded down: `45s`, `3m`; 0 is "now"."""
     seconds = length // MICRO
     unit = next((unit for unit in "dhms" if seconds >= _UNITS[unit]), None)
     return f"{seconds // _UNITS[unit]}{unit}" if unit else "now"

@@ -38,32 +38,32 @@ _SHORT = 4000
 
 def dumps(document: dict[str, Any], limits: Budget = budget.HEADER) -> str:
     writer = _Writer(None)
-    writer.table(document, "", None, 0)
+    writer.write_table(document, "", None, 0)
     is_header = limits is budget.HEADER
-    return writer.text(f"the document{', less the state,' if is_header else ''}", limits)
+    return writer.finish(f"the document{', less the state,' if is_header else ''}", limits)
 
 
 def dump_state(state: dict[str, Any], types: dict[str, str]) -> str:
-    """Return a state as the table `[state]` of a document.
+    """Render a state as the table `[state]` of a document.
 
-    `types` receives JSON pointer (RFC 6901) -> kind of each value written as a string: "null",
-    "bytes" (base64) or "integer" (beyond 64 bits; `0x…` beyond 3,900 decimal digits).
+    For a value that is written as a string, `types` receives its JSON pointer (RFC 6901) and kind:
+    "null", "bytes" (base64) or "integer" (beyond 64 bits; `0x…` beyond 3,900 decimal digits).
     """
     writer = _Writer(types)
     writer.parts.append("[state]\n")
-    writer.table(state, "state", None, 0)
-    return writer.text("the state", budget.STATE)
+    writer.write_table(state, "state", None, 0)
+    return writer.finish("the state", budget.STATE)
 
 
 def loads(text: str, limits: Budget | None = budget.DOCUMENT) -> dict[str, Any]:
-    """Return the content of a TOML document within limits, or raise `ValueError`."""
+    """Parse a TOML document; raise `ValueError` if it is invalid or exceeds `limits`."""
     table = _parse_plain(text) if len(text) <= _SHORT else None
     if table is not None:
         return table
     import tomllib
 
     if limits is not None:
-        budget.require(text, limits)
+        budget.require_within(text, limits)
     try:
         return tomllib.loads(text)
     except RecursionError:
@@ -71,18 +71,18 @@ def loads(text: str, limits: Budget | None = budget.DOCUMENT) -> dict[str, Any]:
 
 
 def _parse_plain(text: str) -> dict[str, Any] | None:
-    """Parse a document of bare keys and plain values; None for any other document."""
+    """Parse a document that has only bare keys and plain values; else return None."""
     # Most documents have only these. This function reads 100,000 of them in 1 s instead of 9, and
     # a single one without importing `tomllib` (3 ms, and 3 ms for `typing` and `datetime`).
     import re
 
-    line = re.compile(
+    line_pattern = re.compile(
         r'([A-Za-z0-9_-]+) = (?:"([^"\\\x00-\x1f\x7f]*)"|(-?(?:0|[1-9][0-9]{0,17}))'
         r"|(true|false)|\[\])|\[([A-Za-z0-9_-]+)\]|#[^\x00-\x08\x0a-\x1f\x7f]*"
     )
     document: dict[str, Any] = {}
     table = document
-    for match in map(line.fullmatch, filter(None, text.split("\n"))):
+    for match in map(line_pattern.fullmatch, filter(None, text.split("\n"))):
         if match is None:
             return None
         key, string, number, boolean, header = match.groups()
@@ -103,7 +103,7 @@ def _parse_plain(text: str) -> dict[str, Any] | None:
     return document
 
 
-def pointer(path: Path) -> str:
+def json_pointer(path: Path) -> str:
     """Return the JSON pointer (RFC 6901) of a path; "" points to the whole value."""
     steps: list[str] = []
     while path is not None:
@@ -118,7 +118,7 @@ class _Writer:
         self.types = types
         self.names = self.steps = self.values = self.long = 0
 
-    def text(self, subject: str, limits: Budget) -> str:
+    def finish(self, subject: str, limits: Budget) -> str:
         text = "".join(self.parts)
         for amount, limit, unit in (
             (len(text) if text.isascii() else len(text.encode()), limits.size, "bytes"),
@@ -133,119 +133,119 @@ class _Writer:
                 raise StateError("", problem, hint=hint)
         return text
 
-    def count(self, keys: int, depth: int) -> None:
+    def count_keys(self, keys: int, depth: int) -> None:
         self.names += keys
         self.steps += keys * (depth + 2)
 
-    def table(self, table: dict[str, Any], header: str, path: Path, depth: int) -> None:
+    def write_table(self, table: dict[str, Any], header: str, path: Path, depth: int) -> None:
         if depth > MAX_DEPTH:
-            raise StateError(pointer(path), f"nests deeper than {MAX_DEPTH} levels")
+            raise StateError(json_pointer(path), f"nests deeper than {MAX_DEPTH} levels")
         items = list(table.items())
-        self.count(len(items) + 1, depth)
+        self.count_keys(len(items) + 1, depth)
         self.names += depth
-        inline = len(items)
-        while inline and type(items[inline - 1][1]) is dict:
-            inline -= 1
-        for key, value in items[:inline]:
-            name = _key(key, path)
-            self.parts.append(f"{name} = {self.value(value, (path, key), depth + 1)}\n")
-        for key, value in items[inline:]:
-            name = _key(key, path)
+        plain_count = len(items)
+        while plain_count and type(items[plain_count - 1][1]) is dict:
+            plain_count -= 1
+        for key, value in items[:plain_count]:
+            name = _render_key(key, path)
+            self.parts.append(f"{name} = {self.render_value(value, (path, key), depth + 1)}\n")
+        for key, value in items[plain_count:]:
+            name = _render_key(key, path)
             name = f"{header}.{name}" if header else name
             self.parts.append(f"\n[{name}]\n")
-            self.table(value, name, (path, key), depth + 1)
+            self.write_table(value, name, (path, key), depth + 1)
 
-    def value(self, value: Any, path: Path, depth: int) -> str:
+    def render_value(self, value: Any, path: Path, depth: int) -> str:
         kind = type(value)
         if kind is str:
-            return f'"{value}"' if _is_plain(value) else _escaped(value, path)
+            return f'"{value}"' if _needs_no_escape(value) else _escape(value, path)
         if kind is bool:
             return "true" if value else "false"
         if kind is int:
             if budget.MIN_INTEGER <= value <= budget.MAX_INTEGER:
                 return str(value)
-            return self.as_string(path, "integer", self.digits(value, path))
+            return self.render_as_string(path, "integer", self.render_integer(value, path))
         if kind is float:
             return repr(value)
         if kind is not dict and kind is not list:
-            return self.rare_value(value, path)
+            return self.render_rare_value(value, path)
         if depth > MAX_DEPTH:
-            raise StateError(pointer(path), f"nests deeper than {MAX_DEPTH} levels")
+            raise StateError(json_pointer(path), f"nests deeper than {MAX_DEPTH} levels")
         if kind is list:
             self.values += len(value)
-            inner = [self.value(item, (path, i), depth + 1) for i, item in enumerate(value)]
-            return f"[{', '.join(inner)}]"
-        self.count(len(value), depth)
-        pairs = [
-            f"{_key(key, path)} = {self.value(item, (path, key), depth + 1)}"
+            items = [self.render_value(item, (path, i), depth + 1) for i, item in enumerate(value)]
+            return f"[{', '.join(items)}]"
+        self.count_keys(len(value), depth)
+        rendered_pairs = [
+            f"{_render_key(key, path)} = {self.render_value(item, (path, key), depth + 1)}"
             for key, item in value.items()
         ]
-        return f"{{{', '.join(pairs)}}}"
+        return f"{{{', '.join(rendered_pairs)}}}"
 
-    def digits(self, value: int, path: Path) -> str:
-        text = _digits(value)
+    def render_integer(self, value: int, path: Path) -> str:
+        text = _integer_text(value)
         if len(text) > budget.MAX_DECIMAL:
             self.long += len(text)
         if len(text) > budget.MAX_HEXADECIMAL:
-            accepted = f"readers accept {budget.MAX_HEXADECIMAL:,}"
-            problem = f"an integer of {len(text):,} hexadecimal characters; {accepted}"
-            raise StateError(pointer(path), problem, hint="store the integer as bytes")
+            limit = f"readers accept {budget.MAX_HEXADECIMAL:,}"
+            problem = f"an integer of {len(text):,} hexadecimal characters; {limit}"
+            raise StateError(json_pointer(path), problem, hint="store the integer as bytes")
         return text
 
-    def rare_value(self, value: Any, path: Path) -> str:
+    def render_rare_value(self, value: Any, path: Path) -> str:
         if value is None:
-            return self.as_string(path, "null", "null")
+            return self.render_as_string(path, "null", "null")
         if type(value) is bytes:
             import base64
 
-            return self.as_string(path, "bytes", base64.b64encode(value).decode("ascii"))
-        text = _date_or_time(value, path)
+            return self.render_as_string(path, "bytes", base64.b64encode(value).decode("ascii"))
+        text = _render_time(value, path)
         if text is None:
             problem = f"a {type(value).__module__}.{type(value).__qualname__} cannot be stored"
             hint = "a state holds JSON values, bytes, and dates and times; convert the value first"
-            raise StateError(pointer(path), problem, hint=hint)
+            raise StateError(json_pointer(path), problem, hint=hint)
         return text
 
-    def as_string(self, path: Path, kind: str, text: str) -> str:
+    def render_as_string(self, path: Path, kind: str, text: str) -> str:
         if self.types is None:
-            raise StateError(pointer(path), f"TOML has no {kind} for this value")
-        self.types[pointer(path)] = kind
+            raise StateError(json_pointer(path), f"TOML has no {kind} for this value")
+        self.types[json_pointer(path)] = kind
         return f'"{text}"'
 
 
-def _digits(value: int) -> str:
+def _integer_text(value: int) -> str:
     return str(value) if value.bit_length() <= _DECIMAL_DIGITS_BITS else hex(value)
 
 
-def _key(key: Any, path: Path) -> str:
+def _render_key(key: Any, path: Path) -> str:
     if type(key) is not str:
-        key_text = _digits(key) if type(key) is int else repr(key)
+        key_text = _integer_text(key) if type(key) is int else repr(key)
         problem, hint = f"the key {key_text} is not a string", "TOML and JSON have string keys only"
-        raise StateError(pointer(path), problem, hint=hint)
+        raise StateError(json_pointer(path), problem, hint=hint)
     if name := _written_keys.get(key):
         return name
     if key.isascii() and (key.isidentifier() or (key and _BARE.issuperset(key))):
         name = key
-    elif _is_plain(key):
+    elif _needs_no_escape(key):
         name = f'"{key}"'
     else:
-        name = _escaped(key, (path, key), multiline=False)
+        name = _escape(key, (path, key), multiline=False)
     if len(key) < _MAX_NAME and len(_written_keys) < _MAX_NAMES:
         _written_keys[key] = name
     return name
 
 
-def _is_plain(text: str) -> bool:
+def _needs_no_escape(text: str) -> bool:
     return text.isprintable() and '"' not in text and "\\" not in text
 
 
-def _escaped(text: str, path: Path, *, multiline: bool = True) -> str:
+def _escape(text: str, path: Path, *, multiline: bool = True) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        shown_path = pointer(path).encode("utf-8", "backslashreplace").decode()
-        code = ord(text[error.start])
-        problem = f"holds a lone surrogate (U+{code:04X}), which UTF-8 cannot encode"
+        shown_path = json_pointer(path).encode("utf-8", "backslashreplace").decode()
+        code_point = ord(text[error.start])
+        problem = f"holds a lone surrogate (U+{code_point:04X}), which UTF-8 cannot encode"
         hint = "decode file names and program output with errors='replace', or store them as bytes"
         raise StateError(shown_path, problem, hint=hint) from None
     if multiline and len(text) >= _MULTILINE_FROM and "\n" in text and not _resembles_header(text):
@@ -258,7 +258,7 @@ def _resembles_header(text: str) -> bool:
     return "[" in text and any(line.lstrip(" \t").startswith("[") for line in text.split("\n"))
 
 
-def _date_or_time(value: Any, path: Path) -> str | None:
+def _render_time(value: Any, path: Path) -> str | None:
     import datetime as dt
 
     kind = type(value)
@@ -273,7 +273,7 @@ def _date_or_time(value: Any, path: Path) -> str | None:
         problem = f"a date-time with the zone {value.tzinfo!r}"
         hint = "convert the value to a fixed offset of whole minutes, such as datetime.timezone.utc"
     if problem is not None:
-        raise StateError(pointer(path), f"{problem} cannot be stored", hint=hint)
+        raise StateError(json_pointer(path), f"{problem} cannot be stored", hint=hint)
     return str(value.isoformat())
 
 

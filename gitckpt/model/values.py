@@ -38,12 +38,12 @@ class _Field:
 def _dataclass(*, frozen: bool = False, slots: bool = False) -> Callable[[type], type]:
     # The class must have slots and no bases.
 
-    def make(cls: type) -> type:
+    def decorate(cls: type) -> type:
         if not slots or cls.__bases__ != (object,):
             raise TypeError(f"{cls.__qualname__}: a value class must have slots and no base class")
         return _with_slots(cls, frozen=frozen)
 
-    return make
+    return decorate
 
 
 def _replace(value: Any, /, **changes: Any) -> Any:
@@ -55,40 +55,40 @@ def _replace(value: Any, /, **changes: Any) -> Any:
 
 def _with_slots(cls: type, *, frozen: bool) -> type:
     names = tuple(cls.__annotations__)
-    body = dict(cls.__dict__)
+    namespace = dict(cls.__dict__)
     fields = {}
     for name in names:
-        default = body.pop(name, _NONE)
+        default = namespace.pop(name, _NONE)
         fields[name] = default if isinstance(default, _Field) else _Field(default=default)
     for name in ("__dict__", "__weakref__"):
-        body.pop(name, None)
-    body |= {"__slots__": names, "__match_args__": names}
-    body |= {"__qualname__": cls.__qualname__, "__replace__": _replace}
+        namespace.pop(name, None)
+    namespace |= {"__slots__": names, "__match_args__": names}
+    namespace |= {"__qualname__": cls.__qualname__, "__replace__": _replace}
     for name in ("__dataclass_fields__", "__dataclass_params__", "__signature__"):
-        body[name] = _Counterpart(fields, frozen=frozen)
-    printed = [name for name in names if fields[name].repr]
-    attributes = attrgetter(*(name for name in names if fields[name].compare))
+        namespace[name] = _StandardAttribute(fields, frozen=frozen)
+    printed_names = [name for name in names if fields[name].repr]
+    compared_values = attrgetter(*(name for name in names if fields[name].compare))
 
-    def text(self: Any) -> str:
-        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in printed)
+    def make_repr(self: Any) -> str:
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in printed_names)
         return f"{self.__class__.__qualname__}({values})"
 
-    def equal(self: Any, other: Any) -> Any:
+    def is_equal(self: Any, other: Any) -> Any:
         is_same_class = other.__class__ is self.__class__
-        return attributes(self) == attributes(other) if is_same_class else NotImplemented
+        return compared_values(self) == compared_values(other) if is_same_class else NotImplemented
 
-    def hashed(self: Any) -> int:
-        return hash(attributes(self))
+    def make_hash(self: Any) -> int:
+        return hash(compared_values(self))
 
-    body.setdefault("__repr__", text)
-    if "__eq__" not in body:
-        body["__eq__"] = equal
-        body.setdefault("__hash__", hashed if frozen else None)
-    result: Any = type(cls.__name__, (), body)
-    result.__init__ = _initializer(result, fields)
+    namespace.setdefault("__repr__", make_repr)
+    if "__eq__" not in namespace:
+        namespace["__eq__"] = is_equal
+        namespace.setdefault("__hash__", make_hash if frozen else None)
+    value_class: Any = type(cls.__name__, (), namespace)
+    value_class.__init__ = _initializer(value_class, fields)
     if frozen:
-        _freeze(result, names)
-    return result  # type: ignore[no-any-return]
+        _freeze(value_class, names)
+    return value_class  # type: ignore[no-any-return]
 
 
 def _initializer(cls: type, fields: Mapping[str, _Field]) -> Callable[..., None]:
@@ -96,36 +96,36 @@ def _initializer(cls: type, fields: Mapping[str, _Field]) -> Callable[..., None]
     count = len(names)
     # Set attributes by their slots, past the `__setattr__` of a frozen class.
     setters = {name: cls.__dict__[name].__set__ for name in names}
-    in_order = tuple(setters.values())
+    ordered_setters = tuple(setters.values())
     post_init = cls.__dict__.get("__post_init__")
 
     def initialize(self: Any, /, *args: Any, **kwargs: Any) -> None:
-        number = len(args)
-        if number > count or (number and kwargs and not kwargs.keys().isdisjoint(names[:number])):
-            _refuse(cls, args, kwargs)
-        for put, value in zip(in_order, args, strict=False):
-            put(self, value)
+        given = len(args)
+        if given > count or (given and kwargs and not kwargs.keys().isdisjoint(names[:given])):
+            _raise_type_error(cls, args, kwargs)
+        for set_slot, value in zip(ordered_setters, args, strict=False):
+            set_slot(self, value)
         try:
             for name, value in kwargs.items():
                 setters[name](self, value)
         except KeyError:
-            _refuse(cls, args, kwargs)
-        for name in names[number:] if number + len(kwargs) < count else ():
+            _raise_type_error(cls, args, kwargs)
+        for name in names[given:] if given + len(kwargs) < count else ():
             if name not in kwargs:
-                declared = fields[name]
-                if declared.default is not _NONE:
-                    setters[name](self, declared.default)
-                elif declared.factory is not _NONE:
-                    setters[name](self, declared.factory())
+                field_ = fields[name]
+                if field_.default is not _NONE:
+                    setters[name](self, field_.default)
+                elif field_.factory is not _NONE:
+                    setters[name](self, field_.factory())
                 else:
-                    _refuse(cls, args, kwargs)
+                    _raise_type_error(cls, args, kwargs)
         if post_init is not None:
             post_init(self)
 
     return initialize
 
 
-def _refuse(cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NoReturn:
+def _raise_type_error(cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NoReturn:
     # The error has the words of `inspect`.
     try:
         cls.__signature__.bind(*args, **kwargs)
@@ -135,34 +135,34 @@ def _refuse(cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NoRetur
 
 
 def _freeze(cls: Any, names: Sequence[str]) -> None:
-    def require_other(self: Any, name: str, change: str) -> None:
+    def require_unfrozen(self: Any, name: str, change: str) -> None:
         if type(self) is cls or name in names:  # attributes that a subclass adds are not frozen
             from dataclasses import FrozenInstanceError
 
             raise FrozenInstanceError(f"cannot {change} field {name!r}")
 
-    def put(self: Any, name: str, value: Any) -> None:
-        require_other(self, name, "assign to")
+    def set_attribute(self: Any, name: str, value: Any) -> None:
+        require_unfrozen(self, name, "assign to")
         super(cls, self).__setattr__(name, value)
 
-    def delete(self: Any, name: str) -> None:
-        require_other(self, name, "delete")
+    def delete_attribute(self: Any, name: str) -> None:
+        require_unfrozen(self, name, "delete")
         super(cls, self).__delattr__(name)
 
     # For `copy` and `pickle`.
-    def state_of(self: Any) -> list[Any]:
+    def get_state(self: Any) -> list[Any]:
         return [getattr(self, name) for name in names]
 
-    def restore(self: Any, state: list[Any]) -> None:
+    def set_state(self: Any, state: list[Any]) -> None:
         for name, value in zip(names, state, strict=True):
             object.__setattr__(self, name, value)
 
-    cls.__setattr__, cls.__delattr__ = put, delete
-    cls.__getstate__, cls.__setstate__ = state_of, restore
+    cls.__setattr__, cls.__delattr__ = set_attribute, delete_attribute
+    cls.__getstate__, cls.__setstate__ = get_state, set_state
 
 
-class _Counterpart:
-    """An attribute whose value is taken, on demand, from an equal standard dataclass."""
+class _StandardAttribute:
+    """A class attribute that is read, on demand, from an equal standard dataclass."""
 
     __slots__ = ("attribute", "fields", "frozen", "owner")
 
@@ -177,17 +177,17 @@ class _Counterpart:
         import inspect
 
         cls = self.owner
-        copied = ("__annotations__", "__module__", "__qualname__")
-        body: dict[str, Any] = {name: getattr(cls, name) for name in copied}
+        copied_names = ("__annotations__", "__module__", "__qualname__")
+        namespace: dict[str, Any] = {name: getattr(cls, name) for name in copied_names}
         for name, field_ in self.fields.items():
             options: dict[str, Any] = {"default": field_.default, "default_factory": field_.factory}
             options = {key: value for key, value in options.items() if value is not _NONE}
             options |= {"compare": field_.compare, "repr": field_.repr}
-            body[name] = dataclasses.field(**options)
-        copy: Any = dataclasses.dataclass(frozen=self.frozen)(type(cls.__name__, (), body))
+            namespace[name] = dataclasses.field(**options)
+        standard: Any = dataclasses.dataclass(frozen=self.frozen)(type(cls.__name__, (), namespace))
         if self.attribute == "__signature__":
-            return inspect.signature(copy)
-        return getattr(copy, self.attribute)
+            return inspect.signature(standard)
+        return getattr(standard, self.attribute)
 
 
 if not TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""Manage checkpoints, runs, snapshots, worktrees, retention and git hooks."""
+"""Contain all operations on checkpoints, runs, worktrees and git hooks."""

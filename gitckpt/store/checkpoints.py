@@ -1,4 +1,4 @@
-"""Read and write the checkpoints of one repository; the internal side of `Store`."""
+"""Implement the methods of `Store` that read and write checkpoints."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gitckpt.store.records.draft import Details, Successor
     from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
     from gitckpt.store.records.index import Index
-    from gitckpt.store.records.keys import Claim
+    from gitckpt.store.records.keys import KeyClaim
     from gitckpt.store.records.recorder import Change, Guard, ProgressOf
     from gitckpt.store.records.remover import Remover
     from gitckpt.store.snapshot.last_capture import Evidence
@@ -61,7 +61,7 @@ _ONE_IN_256 = "00"  # Prefix of ids. Loose refs are counted on one record in 256
 
 
 class Checkpoints:
-    """Read and write one repository's checkpoints; a thread-safe context manager."""
+    """Read and write the checkpoints of one repository; safe to share by threads."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Checkpoints:
     ) -> None:
         self.repository = repository
         self.objects: Objects = open_objects(repository, adapter)
-        self.refs = Refs(repository, self._clear)
+        self.refs = Refs(repository, self._clear_stale_lock)
         self._index: Index | None = None
         self._ahead = [] if ahead is None else [ahead]
         self._parts: tuple[tuple[str, str], Collection[str] | None] = ("", ""), None
@@ -130,14 +130,13 @@ class Checkpoints:
         finally:
             if self._index is not None:
                 self._index.close()
-            for ahead in self._ahead:
-                ahead.close()
+            for unused_index in self._ahead:
+                unused_index.close()
             self.refs.close()
             self.objects.close()
             self.repository.close()
 
     def private_index(self) -> PrivateIndex:
-        """Return an unopened private copy of the worktree's index."""
         from gitckpt.git.worktree.index import PrivateIndex
 
         with contextlib.suppress(IndexError):  # the index that git is already refreshing
@@ -149,24 +148,24 @@ class Checkpoints:
     def capture(
         self, limits: Limits | None = None, beside: Beside | None = None, *, recursive: bool = True
     ) -> Worktree:
-        """Capture the worktree; `beside` adds files that a run keeps outside of it."""
+        """Capture the worktree's files; `beside` adds files from outside the worktree."""
         from gitckpt.store.snapshot import capture as snapshot
         from gitckpt.store.snapshot.limits import Limits
 
         require("limits", limits, (Limits, NoneType), "a Limits")
-        commit = draft.head(self.repository, self.objects)[0]
+        commit = draft.read_head(self.repository, self.objects)[0]
         # An explicit capture has no timeout. A caller that must not wait passes its own limits.
         usual = self.rules.limits()
         limits = limits or replace(usual, timeout=float("inf"))
-        captured = snapshot.capture(self.private_index(), self.objects, commit, limits)
-        self._parts = (commit, captured.files), captured.parts
+        capture_result = snapshot.capture(self.private_index(), self.objects, commit, limits)
+        self._parts = (commit, capture_result.files), capture_result.parts
         is_usual = replace(limits, timeout=usual.timeout, max_total_size=None) == usual
-        self._evidence = captured.evidence if is_usual else None
-        worktree = captured.worktree
-        if captured.submodules and limits.submodules and recursive:
+        self._evidence = capture_result.evidence if is_usual else None
+        worktree = capture_result.worktree
+        if capture_result.submodules and limits.submodules and recursive:
             from gitckpt.store import submodules  # imports `typing`
 
-            worktree = submodules.capture(self, worktree, captured.submodules, limits)
+            worktree = submodules.capture(self, worktree, capture_result.submodules, limits)
         if beside is None:
             return worktree
         return beside(self.repository, self.objects, worktree, commit, limits)
@@ -187,50 +186,53 @@ class Checkpoints:
         then: Successor | None = None,
         **details: Unpack[Details],
     ) -> Checkpoint:
-        """Record a checkpoint; see `Store.record` for the arguments not named here.
+        """Record a checkpoint and return it; see `Store.record` for other arguments.
 
-        `change` computes the new state from that of the run's newest checkpoint ({} for a new run),
-        again after each lost race; then keys in `keeps` retain the other process's values.
+        `change` computes the new state from the state of the run's newest checkpoint ({} for a new
+        run). If another process records first, `change` runs again, and the keys of the state that
+        `keeps` names get the other process's values.
         """
         run = details.get("run")
         options = {"start": start, "key": key, "base": base, "worktree": worktree, "keeps": keeps}
-        draft.require_call(
+        draft.require_valid_arguments(
             label, details, state=state, change=change, progress_of=progress_of, **options
         )
         if run is not None:
             self.heads.move_up_once(run)
-        commit, branch = draft.head(self.repository, self.objects) if base is None else (base, None)
+        commit, branch = (
+            draft.read_head(self.repository, self.objects) if base is None else (base, None)
+        )
         instant = self.clock()
-        needs: Sequence[str] = ()
+        new_objects: Sequence[str] = ()
         if worktree is not None and worktree.tree is not None:
             from gitckpt.store.snapshot import capture as snapshot
 
-            files = worktree.tree, commit, self._captured_parts
-            needs = sorted(snapshot.own_objects(self.repository, *files) or ())
-        recorder = partial(self._recorder.record, needs=needs)
-        drafted = partial(draft.draft, head=(commit, branch), worktree=worktree)
+            tree_and_parts = worktree.tree, commit, self._captured_parts
+            new_objects = sorted(snapshot.own_objects(self.repository, *tree_and_parts) or ())
+        record_proposal = partial(self._recorder.record, needs=new_objects)
+        make_draft = partial(draft.make_checkpoint, head=(commit, branch), worktree=worktree)
         first_id = details["id"] if "id" in details else self.new_id()
-        first = drafted(label, state, details, checkpoint_id=first_id, instant=instant)
-        checkpoint, fields, data = first
-        changing = None if change is None else draft.StateUpdater(*first[:2], change, progress_of)
-        proposal = Proposal(fields, data, guard=guard, change=changing, keeps=keeps)
+        parts = make_draft(label, state, details, checkpoint_id=first_id, instant=instant)
+        checkpoint, fields, new_state = parts
+        updater = None if change is None else draft.StateUpdater(*parts[:2], change, progress_of)
+        proposal = Proposal(fields, new_state, guard=guard, change=updater, keeps=keeps)
         if then is not None:
-            draft.require_call(then.label, then.details, state=then.state)
-            made: Any = {"checkpoint_id": then.details["id"], "instant": self.clock()}
-            second = drafted(then.label, then.state, then.details, **made)
-            recorder(proposal, then=[Proposal(*second[1:], keeps=keeps)])
-            then.checkpoint = draft.recorded(*second)
+            draft.require_valid_arguments(then.label, then.details, state=then.state)
+            second_details: Any = {"checkpoint_id": then.details["id"], "instant": self.clock()}
+            second_draft = make_draft(then.label, then.state, then.details, **second_details)
+            record_proposal(proposal, then=[Proposal(*second_draft[1:], keeps=keeps)])
+            then.checkpoint = draft.complete_checkpoint(*second_draft)
         elif start is None:
-            recorder(proposal)
+            record_proposal(proposal)
         else:
             proposal.starts_run, proposal.is_apart = True, base is not None
             proposal.claim = None if key is None else self.claim(key)
-            self.heads.start(lambda: recorder(proposal), fields, instant, start)
+            self.heads.start(lambda: record_proposal(proposal), fields, instant, start)
         self._has_written = True
         self.write_due_links(instant)
-        if changing is not None:
-            checkpoint, data = changing.checkpoint, changing.state
-        if data == {} and not details.get("pipeline"):
+        if updater is not None:
+            checkpoint, new_state = updater.checkpoint, updater.state
+        if new_state == {} and not details.get("pipeline"):
             error_log.append(self.repository, f"checkpoint {checkpoint.id} has an empty state")
         if checkpoint.id.startswith(_ONE_IN_256):
             try:
@@ -238,7 +240,7 @@ class Checkpoints:
             except CkptError as error:
                 # The checkpoint is recorded by now, so the caller sees no error.
                 error_log.append(self.repository, f"refs were not packed: {error.message}")
-        return draft.recorded(checkpoint, fields, data)
+        return draft.complete_checkpoint(checkpoint, fields, new_state)
 
     def save(
         self,
@@ -261,24 +263,24 @@ class Checkpoints:
         from gitckpt.store.snapshot import capture as snapshot
         from gitckpt.store.snapshot import last_capture
 
-        checked = {name: options.get(name) for name in ("start", "key", "change", "progress_of")}
+        to_check = {name: options.get(name) for name in ("start", "key", "change", "progress_of")}
         details: Any = {name: value for name, value in options.items() if name not in _OPTIONS}
-        draft.require_call(label, details, **checked)
-        then = options.get("then")
+        draft.require_valid_arguments(label, details, **to_check)
+        successor = options.get("then")
 
-        def attempt() -> Checkpoint:
-            files = self.capture(limits, beside)
-            if if_changed and (same := self._last_captured()) and self._is_same(same, files):
+        def capture_and_record() -> Checkpoint:
+            worktree = self.capture(limits, beside)
+            if if_changed and (same := self._last_captured()) and self._is_same(same, worktree):
                 return same
-            used = without_files if without_files is not None and files.degraded else label
-            return self.record(used, state, worktree=files, **options)
+            used_label = without_files if without_files is not None and worktree.degraded else label
+            return self.record(used_label, state, worktree=worktree, **options)
 
-        def remove(torn: Collection[str]) -> None:
-            successor = then.checkpoint if then is not None else None
-            self.remove([*torn, successor.id] if successor is not None else torn)
+        def remove_torn(torn: Collection[str]) -> None:
+            second_checkpoint = successor.checkpoint if successor is not None else None
+            self.remove([*torn, second_checkpoint.id] if second_checkpoint is not None else torn)
 
-        common = self.repository, self.objects, attempt, remove, self.announce
-        checkpoint = snapshot.record_whole(*common, parts=self._captured_parts)
+        arguments = self.repository, self.objects, capture_and_record, remove_torn, self.announce
+        checkpoint = snapshot.record_whole(*arguments, parts=self._captured_parts)
         last_capture.store(self.repository, self._evidence, checkpoint.id)
         return checkpoint
 
@@ -323,7 +325,7 @@ class Checkpoints:
     def _is_same(self, checkpoint: Checkpoint, files: Worktree) -> bool:
         """Return whether a checkpoint has the HEAD and the files that were just captured."""
         old = checkpoint.worktree
-        head = draft.head(self.repository, self.objects)
+        head = draft.read_head(self.repository, self.objects)
         if old is None or old.degraded or files.degraded:
             return False
         if (checkpoint.git_sha, checkpoint.branch) != head or old.tree != files.tree:
@@ -337,20 +339,19 @@ class Checkpoints:
         )
 
     def _captured_parts(self, commit: str, files: str) -> Collection[str] | None:
-        """Return the objects of the last captured tree that its commit lacks, or None."""
-        captured, parts = self._parts
-        return parts if captured == (commit, files) else None
+        captured_pair, parts = self._parts
+        return parts if captured_pair == (commit, files) else None
 
     def read(self, checkpoint_id: str) -> Checkpoint:
         return codec.decode(self.raw(checkpoint_id), ref_names.CHECKPOINTS + checkpoint_id)
 
     def is_replaced(self, checkpoint_id: str) -> bool:
-        """Return whether a fetch has replaced a checkpoint written in this clone."""
+        """Return whether a fetch changed the ref of a checkpoint written in this clone."""
         if not ids.is_id(checkpoint_id):
             return False
         oid = self.refs.read(ref_names.CHECKPOINTS + checkpoint_id)
-        local = local_checkpoints.LocalCheckpoints.read(self.repository, [checkpoint_id])
-        return oid is not None and local.is_replaced(checkpoint_id, oid)
+        local_entries = local_checkpoints.LocalCheckpoints.read(self.repository, [checkpoint_id])
+        return oid is not None and local_entries.is_replaced(checkpoint_id, oid)
 
     def read_own(self, checkpoint_id: str) -> Checkpoint:
         if self.is_replaced(checkpoint_id):
@@ -366,12 +367,12 @@ class Checkpoints:
             hint = "list the checkpoints: git ckpt list"
             raise NotFoundError(f"no checkpoint {checkpoint_id!r}", hint=hint)
         document = next(self.objects.read([oid]))
-        return ref_names.document(document, ref, oid)
+        return ref_names.require_document(document, ref, oid)
 
     def find(self, text: str) -> str:
         from gitckpt.store.records import finder
 
-        checkpoint_id = finder.find(text, self.repository, self.index, self.links)
+        checkpoint_id = finder.find_id(text, self.repository, self.index, self.links)
         if self.is_replaced(checkpoint_id):
             error = local_checkpoints.replaced(checkpoint_id)
             self._listener.tell(f"{error.message}; to {error.hint}")
@@ -383,8 +384,8 @@ class Checkpoints:
     def rewritten(self) -> Sequence[CheckpointInfo]:
         from gitckpt.git.worktree import operation
 
-        rewritten = operation.filter_repo_commits(self.repository)
-        return [entry for entry in self.list() if entry.git_sha in rewritten] if rewritten else []
+        commits = operation.read_filter_repo_map(self.repository)
+        return [entry for entry in self.list() if entry.git_sha in commits] if commits else []
 
     def problems(self) -> Sequence[Problem]:
         return self.index.problems()
@@ -392,10 +393,10 @@ class Checkpoints:
     def links(self, commit: str) -> Sequence[CheckpointInfo]:
         from gitckpt.store.records import finder
 
-        return finder.linked(commit, self.repository, self.objects, self.index)
+        return finder.find_linked(commit, self.repository, self.objects, self.index)
 
-    def bound(self, run: str | None) -> Guard | None:
-        return self.leases.bound(run) if run is not None else None
+    def find_guard(self, run: str | None) -> Guard | None:
+        return self.leases.bind_to_token(run) if run is not None else None
 
     def write_links(self, instant: int | None = None) -> bool:
         instant = self.clock() if instant is None else instant
@@ -403,7 +404,7 @@ class Checkpoints:
             return notes.write(self.repository, self.objects, self.refs, instant)
 
     def write_due_links(self, instant: int | None = None, *, at_once: bool = False) -> bool:
-        """Write queued notes if the last write is a minute old, or `at_once`; log errors."""
+        """Write queued git notes if `at_once` or a minute has passed; log any error."""
         instant = self.clock() if instant is None else instant
         try:
             return (at_once or notes.is_due(self.repository, instant)) and self.write_links(instant)
@@ -414,13 +415,13 @@ class Checkpoints:
             return False
 
     def link(self, entries: Sequence[CheckpointInfo]) -> None:
-        notes.append(self.repository, ref_names.link_lines(entries))
+        notes.queue(self.repository, ref_names.make_link_lines(entries))
 
-    def claim(self, key: str) -> Claim:
-        from gitckpt.store.records.keys import Claim
+    def claim(self, key: str) -> KeyClaim:
+        from gitckpt.store.records.keys import KeyClaim
 
         object_format = self.repository.object_format
-        return Claim(key, self.refs, self.objects, object_format, self.heads.exists)
+        return KeyClaim(key, self.refs, self.objects, object_format, self.heads.exists)
 
     def remove(
         self,
@@ -431,13 +432,13 @@ class Checkpoints:
         last: Collection[str] = (),
         settled: bool = True,
     ) -> int:
-        """Remove checkpoints, with submodule checkpoints; options of `Remover.remove`."""
+        """Remove checkpoints, and the submodules' checkpoints that only these refer to."""
         from gitckpt.store import submodules
 
-        names = strings("checkpoint_ids", checkpoint_ids)
-        with submodules.removal(self, names, listed):
+        valid_ids = strings("checkpoint_ids", checkpoint_ids)
+        with submodules.removal(self, valid_ids, listed):
             remover = self.remover()
-            count = remover.remove(names, runs=runs, listed=listed, last=last, settled=settled)
+            count = remover.remove(valid_ids, runs=runs, listed=listed, last=last, settled=settled)
         self._has_removed = True
         return count
 
@@ -446,7 +447,7 @@ class Checkpoints:
 
         return Remover(self.repository, self.objects, self.refs, self.index)
 
-    def _clear(self, lock: str) -> bool:
+    def _clear_stale_lock(self, lock: str) -> bool:
         from gitckpt.store.records import heads  # locks are seldom in the way
 
         return heads.clear_stale_locks(self.repository, self.announce, lock)

@@ -1,4 +1,4 @@
-"""Append to the log file in gitckpt's private directory. The hook imports this."""
+"""Append to the error log in gitckpt's private directory; used by the git hook."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEFT_OUT = "\n… {} characters …\n"
 
 
 def append(repository: Repository, text: str) -> str:
-    """Append an entry, which must hold no user data; return the path of the log."""
+    """Append a text without user data to the error log; return the path of the log."""
     path, text = os.path.join(repository.make_private_dir(), FILE), text.rstrip()
     if len(text) > LONGEST:
         length = LONGEST // 2 - len(_LEFT_OUT)
@@ -39,24 +39,25 @@ def append(repository: Repository, text: str) -> str:
 
 
 def trace(error: BaseException) -> str:
-    """Format a traceback without the error's message, which may quote user data."""
+    """Format an error's traceback without its message, which may quote user data."""
     import traceback
 
     lines: list[str] = []
-    traced: set[int] = set()
+    seen_ids: set[int] = set()
     cause: BaseException | None = error
-    while cause is not None and id(cause) not in traced:
-        traced.add(id(cause))
-        name, calls = type(cause).__qualname__, traceback.format_tb(cause.__traceback__)
-        lines[:0] = ["Traceback (most recent call last):\n", *calls, f"{name}\n"]
+    while cause is not None and id(cause) not in seen_ids:
+        seen_ids.add(id(cause))
+        class_name, call_lines = type(cause).__qualname__, traceback.format_tb(cause.__traceback__)
+        lines[:0] = ["Traceback (most recent call last):\n", *call_lines, f"{class_name}\n"]
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return "".join(lines)
 
 
 class Listener:
-    """Callbacks for `Store.open`; called on whichever thread uses the store.
+    """Receive messages for the user, on the thread that uses the `Store`.
 
-    `tell` gets warnings; `progress` a line that replaces the previous status, "" to clear it.
+    `tell` gets each warning. `progress` gets each new status line, which replaces the previous one;
+    "" clears the status.
     """
 
     def __init__(

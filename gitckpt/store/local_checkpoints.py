@@ -1,7 +1,7 @@
-"""Record which checkpoints and documents of runs were written in this clone.
+"""Keep files that list the documents written in this clone.
 
-A fetch can replace the document that a checkpoint's ref points to; comparing oids with the recorded
-one reveals that. A line is written before the refs of its checkpoint, so a kill can leave a line
+After a fetch, a checkpoint's ref may point to a foreign document; its oid then differs from the
+listed oid. A line is written before the refs of its checkpoint, so after a kill a line may exist
 without a checkpoint. The hook imports this module.
 """
 
@@ -41,13 +41,13 @@ DIRECTORY = "chains"
 _TAIL = 4096  # bytes to search first: most lookups are for the newest of up to 100,000 lines
 
 
-def extend(
+def extend_run(
     repository: Repository, run: str, head: str, oids: Sequence[str], *, drives: bool = False
 ) -> list[str]:
-    """Append documents about to extend a run to its file; return the paths to flush.
+    """Append the oids of new documents to a run's file; return paths to fsync.
 
-    `oids` are oldest first, `head` is "" for a new run. If another clone wrote the head, nothing is
-    appended; if a driver extends the run (`drives`), CkptError.
+    `oids` are oldest first; `head` is the run's newest document, or "" for a new run. If another
+    clone wrote `head`, this appends nothing, or raises CkptError if a driver writes (`drives`).
     """
     if head and not is_local(repository, run, head):
         if drives:
@@ -64,7 +64,7 @@ def append_oids(repository: Repository, run: str, oids: Sequence[str]) -> list[s
     try:
         if not os.path.isdir(directory):
             repository.make_private_dir()
-        private_dirs.private(directory, repository.common_dir, make=True)
+        private_dirs.check_private(directory, repository.common_dir, make=True)
         with open(path, "ab", buffering=0, opener=private_dirs.create) as file:
             is_new = not os.fstat(file.fileno()).st_size
             # The first newline ends a line that a full disk cut off.
@@ -81,15 +81,15 @@ def append_oids(repository: Repository, run: str, oids: Sequence[str]) -> list[s
 
 
 def is_local(repository: Repository, run: str, oid: str) -> bool:
-    """Return whether this clone wrote or adopted a document (by oid) of a run."""
-    line = oid.encode("ascii", "replace")
-    return any(line in _read_oids(repository, run, size) for size in (_TAIL, None))
+    """Return whether this clone wrote or adopted the document `oid` of a run."""
+    oid_line = oid.encode("ascii", "replace")
+    return any(oid_line in _read_oids(repository, run, byte_count) for byte_count in (_TAIL, None))
 
 
 def oids_after(repository: Repository, run: str, oid: str) -> list[bytes]:
-    """Return the oids in a run's file after `oid`, newest first; some may lack refs."""
-    lines, line = _read_oids(repository, run, _TAIL), oid.encode("ascii", "replace")
-    return lines[: lines.index(line) : -1] if line in lines else []
+    """Return the oids that follow `oid` in a run's file, newest first."""
+    oids, oid_bytes = _read_oids(repository, run, _TAIL), oid.encode("ascii", "replace")
+    return oids[: oids.index(oid_bytes) : -1] if oid_bytes in oids else []
 
 
 def local_oids(repository: Repository, run: str) -> frozenset[str]:
@@ -102,24 +102,24 @@ def _read_oids(repository: Repository, run: str, size: int | None = None) -> lis
     return private_dirs.read(_run_path(repository, run), size).split()
 
 
-def forget(repository: Repository, run: str) -> None:
+def forget_run(repository: Repository, run: str) -> None:
     with contextlib.suppress(OSError):  # maintenance tries again
         os.unlink(_run_path(repository, run))
 
 
 def forget_removed_runs(repository: Repository, existing: Callable[[], Collection[str]]) -> None:
-    """Delete the files of removed runs; recent files may be of runs about to start."""
+    """Delete old files of runs that no longer exist."""
     directory = os.path.join(repository.private_dir, DIRECTORY)
     try:
-        old = [
+        old_runs = [
             entry.name
             for entry in os.scandir(directory)
             if time.time() - entry.stat(follow_symlinks=False).st_mtime > times.GRACE
         ]
     except OSError:
         return
-    for run in set(old).difference(existing() if old else ()):
-        forget(repository, run)
+    for run in set(old_runs).difference(existing() if old_runs else ()):
+        forget_run(repository, run)
 
 
 def _run_path(repository: Repository, run: str) -> str:
@@ -145,12 +145,12 @@ def worktree_name(repository: Repository) -> str:
 
 
 def creation_time(repository: Repository) -> str:
-    """Return the creation time of a linked worktree (names are reused); else ""."""
+    """Return when git created a linked worktree; "" for the main worktree."""
     return _creation_time(repository.git_dir) if repository.is_linked else ""
 
 
 def worktree_key(repository: Repository) -> str:
-    """Return a worktree's `<name>:<creation time>`, or `MAIN`; stable if it moves."""
+    """Return a key of this worktree that does not change if the worktree moves."""
     return worktree_key_in(repository.git_dir) if repository.is_linked else MAIN
 
 
@@ -164,7 +164,7 @@ def _creation_time(git_dir: str) -> str:
     return ""
 
 
-def append(
+def append_lines(
     repository: Repository,
     documents: Iterable[tuple[str, str]],
     *,
@@ -172,9 +172,9 @@ def append(
     flushed: bool = False,
     kind: str = "",
 ) -> None:
-    """Append lines for pairs (id, oid); `is_apart`: of another worktree's files."""
-    end = f"{kind or (_FROM if is_apart else _IN)} {worktree_key(repository)}\n"
-    text = "".join(f"{name} {oid} {end}" for name, oid in documents)
+    """Append a line for each document (id, oid) that was written in this worktree."""
+    line_end = f"{kind or (_FROM if is_apart else _IN)} {worktree_key(repository)}\n"
+    text = "".join(f"{checkpoint_id} {oid} {line_end}" for checkpoint_id, oid in documents)
     if text:
         with contextlib.suppress(OSError):
             path = os.path.join(repository.make_private_dir(), FILE)
@@ -183,38 +183,37 @@ def append(
 
 
 def append_fork(repository: Repository, checkpoint_id: str) -> None:
-    if oid := _oid_of(repository, checkpoint_id):
-        append(repository, [(checkpoint_id, oid)], kind=_COPIED)
+    if oid := _read_ref_oid(repository, checkpoint_id):
+        append_lines(repository, [(checkpoint_id, oid)], kind=_COPIED)
 
 
-def prepare(repository: Repository) -> None:
-    """Create `FILE` for the shell hook, which runs Python if the file is missing."""
+def create_file(repository: Repository) -> None:
+    """Create `FILE`: if it is missing, the shell hook starts the slow Python hook."""
     private_dirs.append(os.path.join(repository.make_private_dir(), FILE), b"")
 
 
-def copy(source: Repository, target: Repository, checkpoint_ids: Collection[str]) -> None:
-    local = LocalCheckpoints.read(source, checkpoint_ids)
+def copy_lines(source: Repository, target: Repository, checkpoint_ids: Collection[str]) -> None:
+    entries = LocalCheckpoints.read(source, checkpoint_ids)
     for kind in (_FROM, _COPIED):
-        names = [name for name in checkpoint_ids if local.has_captured(name) == (kind == _COPIED)]
-        oids = ((name, local.oid(name)) for name in names)
-        append(target, [(name, oid) for name, oid in oids if oid is not None], kind=kind)
+        names = [id_ for id_ in checkpoint_ids if entries.has_captured(id_) == (kind == _COPIED)]
+        oids = ((id_, entries.oid(id_)) for id_ in names)
+        append_lines(target, [(id_, oid) for id_, oid in oids if oid is not None], kind=kind)
 
 
 def is_captured_here(repository: Repository, checkpoint_id: str) -> bool:
     local = LocalCheckpoints.read(repository, [checkpoint_id])
-    oid = _oid_of(repository, checkpoint_id)
+    oid = _read_ref_oid(repository, checkpoint_id)
     return oid is not None and local.has(checkpoint_id, oid) and local.has_captured(checkpoint_id)
 
 
 def replaced(checkpoint_id: str, hint_end: str = "") -> WorktreeError:
-    """Return the error for a replaced checkpoint; `hint_end` is appended to the hint."""
     problem = f"a fetch has replaced the document of checkpoint {checkpoint_id[: ids.SHORT]}"
     hint = f"put back what was written here: git ckpt verify --repair{hint_end}"
     return WorktreeError(problem, hint=hint)
 
 
 class LocalCheckpoints:
-    """Checkpoints written in this clone: the last line of `FILE` for each id."""
+    """The checkpoints written in this clone, with oid and worktree of each one."""
 
     def __init__(self, repository: Repository, lines: Mapping[str, Written]) -> None:
         self._repository = repository
@@ -228,8 +227,8 @@ class LocalCheckpoints:
         if checkpoint_ids is None or len(checkpoint_ids) > _FEW:
             lines = data.split(b"\n")
         else:
-            lines = [_last_line(data, name) for name in checkpoint_ids]
-        return cls(repository, dict(filter(None, map(_parse, lines))))
+            lines = [_last_line(data, checkpoint_id) for checkpoint_id in checkpoint_ids]
+        return cls(repository, dict(filter(None, map(_parse_line, lines))))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._lines)
@@ -261,21 +260,21 @@ class LocalCheckpoints:
         return self._lines.get(checkpoint_id, (None, None, None))[2]
 
     def ids_as_written(self, oids: Mapping[str, str]) -> set[str]:
-        return {name for name, line in self._lines.items() if oids.get(name) == line[0]}
+        return {id_ for id_, fields in self._lines.items() if oids.get(id_) == fields[0]}
 
     def replaced(self, oids: Mapping[str, str]) -> dict[str, str]:
-        names = (name for name, oid in oids.items() if self.is_replaced(name, oid))
-        return {name: self._lines[name][0] for name in names}
+        replaced_ids = (id_ for id_, oid in oids.items() if self.is_replaced(id_, oid))
+        return {id_: self._lines[id_][0] for id_ in replaced_ids}
 
 
 def forget_removed(repository: Repository, existing: Callable[[], Collection[str]]) -> None:
-    """Drop lines of removed checkpoints; the caller holds `ref_names.write_lock`."""
+    """Drop the lines of removed checkpoints; the caller holds the write lock of refs."""
     lines = private_dirs.read(_path(repository)).split(b"\n")
     if len(lines) <= 2 * _FEW:
         return
-    ids = existing()
-    entries = ((_parse(line), line) for line in lines)
-    lines_by_id = {entry[0]: line for entry, line in entries if entry and entry[0] in ids}
+    existing_ids = existing()
+    parsed = ((_parse_line(line), line) for line in lines)
+    lines_by_id = {entry[0]: line for entry, line in parsed if entry and entry[0] in existing_ids}
     if len(lines) <= 2 * (len(lines_by_id) + _FEW):
         return
     from gitckpt.git.files import regular  # seldom needed
@@ -285,11 +284,11 @@ def forget_removed(repository: Repository, existing: Callable[[], Collection[str
         regular.write_private(_path(repository), data, flushed=True, opener=private_dirs.create)
 
 
-def _oid_of(repository: Repository, checkpoint_id: str) -> str | None:
+def _read_ref_oid(repository: Repository, checkpoint_id: str) -> str | None:
     from gitckpt.store import notes  # not needed to record
 
-    document = repository.cat_file.info(notes.CHECKPOINTS + checkpoint_id)
-    return document[0] if document is not None else None
+    object_info = repository.cat_file.info(notes.CHECKPOINTS + checkpoint_id)
+    return object_info[0] if object_info is not None else None
 
 
 def _last_line(data: bytes, checkpoint_id: str) -> bytes:
@@ -299,11 +298,11 @@ def _last_line(data: bytes, checkpoint_id: str) -> bytes:
     return data[start + 1 : end] if -1 < start < end else b""
 
 
-def _parse(line: bytes) -> tuple[str, Written] | None:
-    parts = os.fsdecode(line).split(" ", 3)
-    if len(parts) != 4 or not ids.is_id(parts[0]) or not ids.is_oid(parts[1]):
+def _parse_line(line: bytes) -> tuple[str, Written] | None:
+    fields = os.fsdecode(line).split(" ", 3)
+    if len(fields) != 4 or not ids.is_id(fields[0]) or not ids.is_oid(fields[1]):
         return None
-    return parts[0], (parts[1], parts[2], parts[3])
+    return fields[0], (fields[1], fields[2], fields[3])
 
 
 def _path(repository: Repository) -> str:

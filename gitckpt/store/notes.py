@@ -1,8 +1,8 @@
 """Queue and write the git notes that link commits to checkpoints.
 
-Changes are queued and written together, as each notes commit turns the previous one into garbage.
-A line is queued before the refs of its checkpoint are written, and leaves the queue once the notes
-contain the line. The hook imports this module.
+Many changes are written together, as each notes commit turns the previous one into garbage. A note
+line is queued before the refs of its checkpoint are written, and leaves the queue when the notes
+contain it. The hook imports this module.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gitckpt.git.files import private_dirs
 from gitckpt.git.files.refs_stat import read_loose
 from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model import ids
-from gitckpt.model.note import changed, link_id
+from gitckpt.model.note import link_id, update_note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,15 +44,15 @@ _MANY = 1000  # for more checkpoints, list all refs instead of looking up each o
 _STAMP = len("2026-11-21T20:16:35.123456Z")
 
 
-def prepare(repository: Repository) -> None:
-    """Create the queue for the shell hook, which runs Python if the file is missing."""
+def create_queue(repository: Repository) -> None:
+    """Create the queue: if it is missing, the shell hook starts the slow Python hook."""
     private_dirs.append(os.path.join(repository.make_private_dir(), WAITING), b"")
 
 
-def append(repository: Repository, links: Lines, removed: Collection[str] = ()) -> None:
-    """Queue note lines by commit, and ids to remove; nothing if the disk is full."""
+def queue(repository: Repository, links: Lines, removed: Collection[str] = ()) -> None:
+    """Queue note lines by commit, and ids to remove; do nothing if the disk is full."""
     text = "".join(f"{commit} {line}\n" for commit, lines in links.items() for line in lines)
-    text += "".join(f"{name}\n" for name in removed)
+    text += "".join(f"{removed_id}\n" for removed_id in removed)
     if text:
         path = os.path.join(repository.make_private_dir(), WAITING)
         with contextlib.suppress(OSError):
@@ -61,17 +61,17 @@ def append(repository: Repository, links: Lines, removed: Collection[str] = ()) 
 
 
 def is_due(repository: Repository, instant: int) -> bool:
-    """Return whether changes are queued and the last write is over a minute ago."""
-    queue, last_write = (_status(repository, name) for name in (WAITING, WRITTEN))
-    if queue is None or not queue.st_size:
+    """Return whether the queue has changes and the last write is over a minute ago."""
+    queue_status, last_write_status = (_stat_file(repository, file) for file in (WAITING, WRITTEN))
+    if queue_status is None or not queue_status.st_size:
         return False
-    age = instant * 1000 - last_write.st_mtime_ns if last_write is not None else -1
-    return not 0 <= age < INTERVAL * 1_000_000_000
+    age_ns = instant * 1000 - last_write_status.st_mtime_ns if last_write_status is not None else -1
+    return not 0 <= age_ns < INTERVAL * 1_000_000_000
 
 
 def pending(repository: Repository) -> tuple[Lines, set[str]]:
     """Return the queued note lines by commit, and the queued ids to remove."""
-    return _parse(private_dirs.read(_path(repository)))
+    return _parse_queue(private_dirs.read(_queue_path(repository)))
 
 
 def write(
@@ -84,27 +84,27 @@ def write(
     removed_ids: Collection[str] = (),
     prepared: Callable[[Sequence[Item]], object] = lambda _: None,
 ) -> bool:
-    """Write queue, `links` and `removed_ids` to the notes; return if notes changed.
+    """Apply the queue, `links` and `removed_ids` to the notes; return if they changed.
 
-    The caller holds `ref_names.write_lock`. `prepared` gets the objects before they are written.
+    The caller holds `ref_names.write_lock`. `prepared` gets the git objects before the write.
     """
-    data = private_dirs.read(_path(repository))
-    lines_by_commit, removed = _parse(data)
+    queue_data = private_dirs.read(_queue_path(repository))
+    lines_by_commit, ids_to_remove = _parse_queue(queue_data)
     for commit, lines in (links or {}).items():
         lines_by_commit.setdefault(commit, []).extend(lines)
-    removed.update(removed_ids)
-    if not lines_by_commit and not removed:
+    ids_to_remove.update(removed_ids)
+    if not lines_by_commit and not ids_to_remove:
         return False
     from gitckpt.git.notes import Notes  # appending does not need it
 
-    linked = {link_id(line) for lines in lines_by_commit.values() for line in lines}
-    existing = _existing_ids(repository, refs, removed | linked)
+    linked_ids = {link_id(line) for lines in lines_by_commit.values() for line in lines}
+    existing_ids = _existing_ids(repository, refs, ids_to_remove | linked_ids)
     for commit, lines in lines_by_commit.items():
-        lines_by_commit[commit] = [line for line in lines if link_id(line) in existing]
-    removed -= existing
+        lines_by_commit[commit] = [line for line in lines if link_id(line) in existing_ids]
+    ids_to_remove -= existing_ids
 
-    def edit(commit: str, lines: list[str]) -> list[str]:
-        return changed(lines, lines_by_commit.get(commit, ()), removed)
+    def edit_note(commit: str, lines: list[str]) -> list[str]:
+        return update_note(lines, lines_by_commit.get(commit, ()), ids_to_remove)
 
     notes = Notes(repository, objects, NOTES)
     deadline = time.monotonic() + PATIENCE
@@ -112,12 +112,12 @@ def write(
         tip = notes.tip()
         commits = {commit for commit, lines in lines_by_commit.items() if lines}
         # Git copies lines to rewritten commits, so any note may contain one that is removed.
-        for commit, note in notes.read_all() if removed and tip else ():
-            if note and not removed.isdisjoint(map(link_id, note)):
+        for commit, note in notes.read_all() if ids_to_remove and tip else ():
+            if note and not ids_to_remove.isdisjoint(map(link_id, note)):
                 commits.add(commit)
-        new_tip, items = notes.edit(tip, list(commits), edit, instant)
-        prepared(items)
-        objects.write(items)
+        new_tip, new_objects = notes.edit(tip, list(commits), edit_note, instant)
+        prepared(new_objects)
+        objects.write(new_objects)
         try:
             if new_tip != tip:
                 refs.update([Update(NOTES, new_tip, tip)])
@@ -125,56 +125,56 @@ def write(
         except RefMoved:
             if time.monotonic() > deadline:
                 raise
-    _clear_queue(repository, len(data), instant)
+    _clear_queue(repository, len(queue_data), instant)
     return new_tip != tip
 
 
 def carry(repository: Repository, command: str) -> None:
     """Copy queued note lines of amended or rebased commits to the new commits."""
-    queued, _ = pending(repository)
-    if not queued:
+    queued_lines, _ = pending(repository)
+    if not queued_lines:
         return
     from gitckpt.git.worktree import operation  # recording a commit does not need it
 
     # Read git's own records: the stdin of the hook belongs to the user's part of the hook.
-    read = operation.amended if command == "amend" else operation.rebased
-    carried: Lines = {}
-    for old, new in read(repository):
-        if old in queued and new != old:
-            carried.setdefault(new, []).extend(queued[old])
-    append(repository, carried)
+    read_rewrites = operation.read_amended if command == "amend" else operation.read_rebased
+    copied_lines: Lines = {}
+    for old_commit, new_commit in read_rewrites(repository):
+        if old_commit in queued_lines and new_commit != old_commit:
+            copied_lines.setdefault(new_commit, []).extend(queued_lines[old_commit])
+    queue(repository, copied_lines)
 
 
-def _existing_ids(repository: Repository, refs: Refs, names: set[str]) -> set[str]:
-    if len(names) > _MANY:
-        listed = (ref.removeprefix(CHECKPOINTS) for ref, _ in refs.iterate(CHECKPOINTS))
-        return names.intersection(listed)
-    has_ref = repository.cat_file.info
-    paths = {name: CHECKPOINTS + name for name in names}
-    return {name for name, ref in paths.items() if read_loose(repository, ref) or has_ref(ref)}
+def _existing_ids(repository: Repository, refs: Refs, checkpoint_ids: set[str]) -> set[str]:
+    if len(checkpoint_ids) > _MANY:
+        listed_ids = (ref.removeprefix(CHECKPOINTS) for ref, _ in refs.iterate(CHECKPOINTS))
+        return checkpoint_ids.intersection(listed_ids)
+    look_up_ref = repository.cat_file.info
+    paths = {id_: CHECKPOINTS + id_ for id_ in checkpoint_ids}
+    return {id_ for id_, ref in paths.items() if read_loose(repository, ref) or look_up_ref(ref)}
 
 
-def _status(repository: Repository, name: str) -> os.stat_result | None:
+def _stat_file(repository: Repository, file_name: str) -> os.stat_result | None:
     with contextlib.suppress(OSError):
-        return os.lstat(os.path.join(repository.private_dir, name))
+        return os.lstat(os.path.join(repository.private_dir, file_name))
     return None
 
 
-def _path(repository: Repository) -> str:
+def _queue_path(repository: Repository) -> str:
     return os.path.join(repository.private_dir, WAITING)
 
 
-def _parse(data: bytes) -> tuple[Lines, set[str]]:
+def _parse_queue(data: bytes) -> tuple[Lines, set[str]]:
     links: dict[str, dict[str, str]] = {}
-    removed: set[str] = set()
+    removed_ids: set[str] = set()
     for entry in data.decode("utf-8", "surrogateescape").split("\n"):
         commit, _, line = entry.partition(" ")
-        name, stamp = link_id(line), line.rpartition(" ")[2]
+        id_, time = link_id(line), line.rpartition(" ")[2]
         if not line and ids.is_id(commit):
-            removed.add(commit)
-        elif ids.is_oid(commit) and ids.is_id(name) and _is_stamp(stamp):  # else cut off by a kill
-            links.setdefault(commit, {})[name] = line
-    return {commit: [*lines.values()] for commit, lines in links.items()}, removed
+            removed_ids.add(commit)
+        elif ids.is_oid(commit) and ids.is_id(id_) and _is_stamp(time):  # else cut off by a kill
+            links.setdefault(commit, {})[id_] = line
+    return {commit: [*lines.values()] for commit, lines in links.items()}, removed_ids
 
 
 def _is_stamp(text: str) -> bool:

@@ -1,7 +1,4 @@
-"""Find and mask likely secrets; remember hits that the user settled as no secrets.
-
-For speed, most rules search for a plain word, then match a regular expression after the word.
-"""
+"""Find and mask likely secrets, except hits that the user has settled as harmless."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ import string
 from collections import Counter
 
 from gitckpt.git.files import private_dirs
-from gitckpt.model.arguments import quoted
+from gitckpt.model.arguments import quote_path
 from gitckpt.model.checkpoint import Suspect
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.values import dataclass
@@ -78,25 +75,25 @@ _EXAMPLE = re.compile(rb"(?i)example|placeholder|changeme|\.\.\.|xxxx")
 
 
 def _find_by_context(data: bytes, text: bytes) -> Iterator[tuple[str, int, int]]:
-    """Yield rule, start, end of secrets; `text` is `data` with escapes blanked."""
+    """Yield rule, start and end of secrets near words such as "password" or "token"."""
     if b"PRIVATE KEY" in data:
         yield from _find_private_keys(data)
-    folded = text.lower()
-    for start in _find_word(folded, b"://"):
+    lower_text = text.lower()
+    for start in _find_all(lower_text, b"://"):
         if (match := _IN_URL.match(text, start)) and not _NO_SECRET.search(match[0]):
             yield "password-in-url", *match.span(1)
     for word in (b"machine", b"default"):
-        for start in _find_word(folded, word):
+        for start in _find_all(lower_text, word):
             if (match := _NETRC.match(text, start)) and not _is_placeholder(match[1]):
                 yield "netrc-password", *match.span(1)
-    for start in _find_word(folded, b"auth"):
-        yield from _find_authorization(text, folded, start)
+    for start in _find_all(lower_text, b"auth"):
+        yield from _find_authorization(text, lower_text, start)
     for name in _NAMES:
-        for start in _find_word(folded, name):
-            yield from _find_assignment(text, folded, name, start)
+        for start in _find_all(lower_text, name):
+            yield from _find_assignment(text, lower_text, name, start)
 
 
-def _find_word(text: bytes, word: bytes) -> Iterator[int]:
+def _find_all(text: bytes, word: bytes) -> Iterator[int]:
     start = text.find(word)
     while start >= 0:
         yield start
@@ -114,23 +111,23 @@ def _find_private_keys(data: bytes) -> Iterator[tuple[str, int, int]]:
             yield "private-key", header.start(), lines.end()
 
 
-def _find_authorization(text: bytes, folded: bytes, start: int) -> Iterator[tuple[str, int, int]]:
-    if folded.startswith(b"authorization", start):
+def _find_authorization(text: bytes, lower: bytes, start: int) -> Iterator[tuple[str, int, int]]:
+    if lower.startswith(b"authorization", start):
         match = _HEADER.match(text, start)
         if match and (_is_login if match[1] else _is_bearer)(match[2]):
             yield "authorization-header", *match.span(2)
-    elif folded[start + 4 : start + 5] in b"\"'\\ =:":
-        match = _LOGIN.match(folded, start)
+    elif lower[start + 4 : start + 5] in b"\"'\\ =:":
+        match = _LOGIN.match(lower, start)
         if match is not None and _is_login(text[slice(*match.span(1))]):
             yield "registry-auth", *match.span(1)
 
 
 def _find_assignment(
-    text: bytes, folded: bytes, name: bytes, start: int
+    text: bytes, lower_text: bytes, name: bytes, start: int
 ) -> Iterator[tuple[str, int, int]]:
     end = start + len(name)
-    if name == b"key" and not folded.endswith(_KEYS, 0, start):
-        if folded.endswith(b"client-", 0, start) and (match := _CLIENT_KEY.match(text, end)):
+    if name == b"key" and not lower_text.endswith(_KEYS, 0, start):
+        if lower_text.endswith(b"client-", 0, start) and (match := _CLIENT_KEY.match(text, end)):
             yield "kubernetes-client-key", *match.span(1)
     elif name == b"secret" and (match := _AWS_KEY.match(text, end)):
         if b"EXAMPLE" not in match[1] and entropy_of(match[1]) >= 3.5:
@@ -139,9 +136,9 @@ def _find_assignment(
         yield "assigned-secret", *match.span(1)
 
 
-def _looks_random(value: bytes, least: float = 3.6) -> bool:
+def _looks_random(value: bytes, floor: float = 3.6) -> bool:
     digits = sum(48 <= byte < 58 for byte in value)
-    return 2 <= digits < len(value) and entropy_of(value) >= least and not _NO_SECRET.search(value)
+    return 2 <= digits < len(value) and entropy_of(value) >= floor and not _NO_SECRET.search(value)
 
 
 def _is_bearer(value: bytes) -> bool:
@@ -149,13 +146,12 @@ def _is_bearer(value: bytes) -> bool:
 
 
 def _is_login(value: bytes) -> bool:
-    """Return whether a value is base64 of `name:password`."""
     try:
         name, colon, password = base64.b64decode(value + b"=" * (-len(value) % 4)).partition(b":")
     except binascii.Error:
         return False
-    has_both = colon and name and len(password) >= 3
-    return bool(has_both) and password.isascii() and not _is_placeholder(password)
+    has_name_and_password = colon and name and len(password) >= 3
+    return bool(has_name_and_password) and password.isascii() and not _is_placeholder(password)
 
 
 def _is_placeholder(password: bytes) -> bool:
@@ -163,12 +159,11 @@ def _is_placeholder(password: bytes) -> bool:
 
 
 def entropy_of(text: bytes) -> float:
-    """Return the entropy in bits per byte."""
     shares = [count / len(text) for count in Counter(text).values()]
     return -sum(share * math.log2(share) for share in shares)
 
 
-# The search by all rules, fast enough to run at each save.
+# The search by all rules at each save. For speed, most rules search for a plain word first.
 
 LARGEST = 1_000_000  # bytes of a file to search: files that people write are smaller
 MASK = b"[masked: "  # start of the replacement of a secret
@@ -189,7 +184,7 @@ _ESCAPED = re.compile(rb"\\[nrt]")
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A likely secret: the rule's name, and start and end as byte offsets."""
+    """A likely secret in a text: the name of the rule, and start and end in bytes."""
 
     rule: str
     start: int
@@ -202,18 +197,18 @@ def rules() -> tuple[tuple[str, str, str, float], ...]:
     path = os.path.join(os.path.dirname(__file__), "secret_rules.tsv")
     with open(path, encoding="ascii") as file:
         rows = [line.rstrip("\n").split("\t") for line in file if line[0] != "#"]
-    return tuple((name, prefixes, regex, float(least)) for name, prefixes, least, regex in rows)
+    return tuple((rule, prefixes, regex, float(minimum)) for rule, prefixes, minimum, regex in rows)
 
 
 @functools.cache
 def _rules_by_start() -> dict[bytes, list[Rule]]:
-    by_start: dict[bytes, list[Rule]] = {}
-    for name, prefixes, regex, least in rules():
+    rules_by_start: dict[bytes, list[Rule]] = {}
+    for rule_name, prefixes, regex, floor in rules():
         for prefix in prefixes.encode().split():
-            cases = zip(prefix[:2], prefix[:2].upper(), strict=True)
-            for pair in itertools.product(*map(set, cases)):
-                by_start.setdefault(bytes(pair), []).append((prefix, name, regex, least))
-    return by_start
+            letter_cases = zip(prefix[:2], prefix[:2].upper(), strict=True)
+            for pair in itertools.product(*map(set, letter_cases)):
+                rules_by_start.setdefault(bytes(pair), []).append((prefix, rule_name, regex, floor))
+    return rules_by_start
 
 
 @functools.cache
@@ -221,8 +216,8 @@ def _compile(expression: str) -> re.Pattern[bytes]:
     return re.compile(expression.encode())
 
 
-def find(data: bytes) -> list[Hit]:
-    """Return likely secrets by offset; of overlapping hits, only the first."""
+def find_hits(data: bytes) -> list[Hit]:
+    """Return the likely secrets in a text; of overlapping ones, only the first."""
     # "\\nghp_…" in JSON: the "n" belongs to the line break, not to the token.
     text = _ESCAPED.sub(b"  ", data) if b"\\" in data else data
     hits = [*_find_tokens(text), *(Hit(*match) for match in _find_by_context(data, text))]
@@ -234,77 +229,76 @@ def find(data: bytes) -> list[Hit]:
 
 
 def _find_tokens(text: bytes) -> Iterator[Hit]:
-    end = 0
+    last_end = 0
     for start, candidates in sorted(_find_starts(text), key=lambda candidate: candidate[0]):
-        token = _match_token(text, start, candidates) if start >= end else None
+        token = _match_token(text, start, candidates) if start >= last_end else None
         if token is not None:
             yield token
-            end = token.end
+            last_end = token.end
 
 
 def _find_starts(text: bytes) -> Iterator[tuple[int, list[Rule]]]:
-    by_start = _rules_by_start()
-    end = 0
+    rules_by_start = _rules_by_start()
+    offset = 0
     # Splitting the text takes half the time of a regular expression for words.
     for raw_word in [word for word in text.translate(_SPACED).split() if len(word) >= _SHORTEST]:
-        if raw_word[:2] in by_start:
+        if raw_word[:2] in rules_by_start:
             word = raw_word
         elif raw_word[0] in _PUNCTUATION:
             word = raw_word.lstrip(_PUNCTUATION)
         else:
             continue
-        if candidates := _find_rules(word, by_start):
+        if candidate_rules := _find_rules(word, rules_by_start):
             while True:
-                start = text.find(raw_word, end)
-                end = start + len(raw_word)
+                start = text.find(raw_word, offset)
+                offset = start + len(raw_word)
                 is_start = start == 0 or text[start - 1] not in _WORD_BYTES
-                if is_start and (end == len(text) or text[end] not in _WORD_BYTES):
+                if is_start and (offset == len(text) or text[offset] not in _WORD_BYTES):
                     break
-            yield end - len(word), candidates
-    for part in _INNER.finditer(text):
-        start = part.start(1)
-        if candidates := _find_rules(text[start : start + _LONGEST_PREFIX], by_start):
-            yield start, candidates
+            yield offset - len(word), candidate_rules
+    for match in _INNER.finditer(text):
+        start = match.start(1)
+        if candidate_rules := _find_rules(text[start : start + _LONGEST_PREFIX], rules_by_start):
+            yield start, candidate_rules
 
 
-def _find_rules(word: bytes, by_start: dict[bytes, list[Rule]]) -> list[Rule]:
-    return [rule for rule in by_start.get(word[:2], ()) if word[: len(rule[0])].lower() == rule[0]]
+def _find_rules(word: bytes, rules: dict[bytes, list[Rule]]) -> list[Rule]:
+    return [rule for rule in rules.get(word[:2], ()) if word[: len(rule[0])].lower() == rule[0]]
 
 
 def _match_token(text: bytes, start: int, candidates: list[Rule]) -> Hit | None:
-    longest = None
-    for _, name, expression, least in candidates:
+    longest_hit = None
+    for _, rule_name, expression, min_entropy in candidates:
         match = _compile(expression).match(text, start)
-        if match is None or entropy_of(match[0]) < least or match[0].endswith(b"EXAMPLE"):
+        if match is None or entropy_of(match[0]) < min_entropy or match[0].endswith(b"EXAMPLE"):
             continue
-        if longest is None or match.end() > longest.end:
-            longest = Hit(name, *match.span())
-    return longest
+        if longest_hit is None or match.end() > longest_hit.end:
+            longest_hit = Hit(rule_name, *match.span())
+    return longest_hit
 
 
 def lines(data: bytes) -> list[tuple[Hit, int, bytes]]:
-    """Return each hit in a file with its line number and bytes; [] if binary."""
+    """Return each hit in a text file, with line number and secret; [] if binary."""
     if b"\0" in data[:_BINARY]:
         return []
-    hits, line, end = [], 1, 0
-    for hit in find(data):
-        line += data.count(b"\n", end, hit.start)
-        end = hit.start
-        hits.append((hit, line, data[hit.start : hit.end]))
+    hits, line_number, counted_end = [], 1, 0
+    for hit in find_hits(data):
+        line_number += data.count(b"\n", counted_end, hit.start)
+        counted_end = hit.start
+        hits.append((hit, line_number, data[hit.start : hit.end]))
     return hits
 
 
 def masked(text: str) -> str:
-    """Replace each likely secret in a text by `[masked: RULE]`."""
-    return masked_bytes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+    return mask_bytes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 
-def masked_bytes(data: bytes, hits: Sequence[Hit] | None = None) -> bytes:
-    parts, end = [], 0
-    for hit in find(data) if hits is None else hits:
-        parts += [data[end : hit.start], MASK + f"{hit.rule}]".encode()]
-        end = hit.end
-    return b"".join([*parts, data[end:]])
+def mask_bytes(data: bytes, hits: Sequence[Hit] | None = None) -> bytes:
+    pieces, previous_end = [], 0
+    for hit in find_hits(data) if hits is None else hits:
+        pieces += [data[previous_end : hit.start], MASK + f"{hit.rule}]".encode()]
+        previous_end = hit.end
+    return b"".join([*pieces, data[previous_end:]])
 
 
 # Hits that a user has settled as no secrets, by path or digest.
@@ -319,18 +313,18 @@ class Settled:
         self._repository = repository
 
     def digest(self, secret: bytes) -> str:
-        """Return the keyed hash (16 hex digits) that identifies a secret in documents."""
-        return hashlib.blake2b(secret, key=self._key, digest_size=_DIGEST_BYTES).hexdigest()
+        """Return a keyed hash (16 hex digits), under which documents name a secret."""
+        return hashlib.blake2b(secret, key=self._digest_key, digest_size=_DIGEST_BYTES).hexdigest()
 
     def is_settled(self, path: str, digest: str) -> bool:
-        return not self._lines.isdisjoint((_DIGEST + digest.encode(), _PATH + _escape(path)))
+        return not self._lines.isdisjoint((_DIGEST + digest.encode(), _PATH + _escape_path(path)))
 
     def settle(self, name: str) -> bool:
-        """Settle a file (path) or secret (digest); return whether it was not yet settled."""
+        """Mark a path or a secret's digest as harmless; return False if it was marked."""
         if not name:
             hint = "name a path or a digest from: git ckpt show ID"
             raise UsageError("the path or digest is empty", hint=hint)
-        line = _DIGEST + name.encode() if is_digest(name) else _PATH + _escape(name)
+        line = _DIGEST + name.encode() if is_digest(name) else _PATH + _escape_path(name)
         if line in self._lines:
             return False
         path = os.path.join(self._repository.make_private_dir(), FILE)
@@ -348,20 +342,20 @@ class Settled:
         return frozenset(private_dirs.read(path).split(b"\n"))
 
     @functools.cached_property
-    def _key(self) -> bytes:
+    def _digest_key(self) -> bytes:
         path = os.path.join(self._repository.make_private_dir(), KEY)
         try:
             if os.path.lexists(path) and os.lstat(path).st_size == 0:
                 os.unlink(path)  # emptied by a power cut; passwords could be guessed without a key
             if not os.path.lexists(path):
-                scratch = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
+                scratch_path = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
                 with contextlib.suppress(FileExistsError):
                     try:
-                        private_dirs.append(scratch, os.urandom(32), flushed=True)
-                        os.link(scratch, path)  # atomic: concurrent processes get the same key
+                        private_dirs.append(scratch_path, os.urandom(32), flushed=True)
+                        os.link(scratch_path, path)  # atomic: concurrent processes get the same key
                     finally:
                         with contextlib.suppress(FileNotFoundError):
-                            os.unlink(scratch)
+                            os.unlink(scratch_path)
             with open(path, "rb", opener=private_dirs.create) as file:
                 return file.read(64)
         except OSError:
@@ -372,19 +366,19 @@ def is_digest(text: str) -> bool:
     return len(text) == 2 * _DIGEST_BYTES and not text.strip("0123456789abcdef")
 
 
-def _escape(path: str) -> bytes:
+def _escape_path(path: str) -> bytes:
     return path.encode("utf-8", "surrogateescape").replace(b"\\", b"\\\\").replace(b"\n", b"\\n")
 
 
-def unsettled(repository: Repository, data: bytes) -> list[tuple[Hit, int, str]]:
-    """Return unsettled hits in a file, with line number and digest; [] if binary."""
-    settled = Settled(repository)
-    hits = [(hit, line, settled.digest(secret)) for hit, line, secret in lines(data)]
-    return [hit for hit in hits if not settled.is_settled("", hit[2])]
+def find_unsettled(repository: Repository, data: bytes) -> list[tuple[Hit, int, str]]:
+    """Return hits that the user has not settled, with line number and secret's hash."""
+    settled_hits = Settled(repository)
+    hits = [(hit, line, settled_hits.digest(secret)) for hit, line, secret in lines(data)]
+    return [hit for hit in hits if not settled_hits.is_settled("", hit[2])]
 
 
-def masked_copies(repository: Repository, data: bytes) -> bytes:
-    return masked_bytes(data, [hit for hit, *_ in unsettled(repository, data)])
+def mask_unsettled(repository: Repository, data: bytes) -> bytes:
+    return mask_bytes(data, [hit for hit, *_ in find_unsettled(repository, data)])
 
 
 def has_masks(data: bytes) -> bool:
@@ -402,7 +396,7 @@ def find_suspects(
     paths: Sequence[bytes],
     stored: Mapping[bytes, bytes] | None = None,
 ) -> tuple[Suspect, ...]:
-    """Return unsettled hits in `paths`; contents are `stored`, else in tree `files`."""
+    """Return likely secrets in `paths`; read contents from `stored` or tree `files`."""
     if stored is None:
         contents = _read_files(index, files, paths)
     else:
@@ -418,23 +412,23 @@ def find_suspects(
 def unsettled_suspects(
     repository: Repository, path: bytes, hit_rows: Sequence[tuple[str, int, bytes]]
 ) -> list[Suspect]:
-    """Return the unsettled hits of a file; `hit_rows` are rule, line and bytes."""
-    settled, name = Settled(repository), quoted(path)
-    hits = ((rule, line, settled.digest(secret)) for rule, line, secret in hit_rows[:MOST])
-    return [Suspect(name, *hit) for hit in hits if not settled.is_settled(name, hit[2])]
+    """Return a file's hits that are not settled; `hit_rows`: rule, line and secret."""
+    settled_hits, name = Settled(repository), quote_path(path)
+    hits = ((rule, line, settled_hits.digest(secret)) for rule, line, secret in hit_rows[:MOST])
+    return [Suspect(name, *hit) for hit in hits if not settled_hits.is_settled(name, hit[2])]
 
 
 def _read_files(
     index: PrivateIndex, files: str, paths: Sequence[bytes]
 ) -> Iterator[tuple[bytes, bytes]]:
-    top = os.fsencode(index.repository.worktree or "")
-    small = [path for path in paths if _is_small(os.path.join(top, path))]
-    odd = {path for path in small if b"\n" in path}  # cat-file takes one name per line
-    oids = {path: oid for path, _, oid, _, _ in index.entries() if path in odd} if odd else {}
-    names = [oids.get(path) or f"{files}:{os.fsdecode(path)}" for path in small]
-    objects = index.repository.cat_file.contents(names, LARGEST) if names else ()
-    contents = (stored[2] if stored is not None else b"" for stored in objects)
-    return zip(small, contents, strict=True)
+    top_dir = os.fsencode(index.repository.worktree or "")
+    small_paths = [path for path in paths if _is_small(os.path.join(top_dir, path))]
+    unsafe = {path for path in small_paths if b"\n" in path}  # cat-file takes one name per line
+    oids = {path: oid for path, _, oid, _, _ in index.entries() if path in unsafe} if unsafe else {}
+    object_names = [oids.get(path) or f"{files}:{os.fsdecode(path)}" for path in small_paths]
+    objects = index.repository.cat_file.contents(object_names, LARGEST) if object_names else ()
+    contents = (stored_object[2] if stored_object is not None else b"" for stored_object in objects)
+    return zip(small_paths, contents, strict=True)
 
 
 def _is_small(path: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Install or uninstall hooks, git settings and `gitckpt.toml`; inspect remotes."""
+"""Install or remove git hooks and `gitckpt.toml`; check git's settings of remotes."""
 
 from __future__ import annotations
 
@@ -27,57 +27,63 @@ _PUSHED = ("heads", "tags")  # refs to push after the remote's mirror setting is
 
 
 def inspect(repository: Repository) -> list[Finding]:
-    """Return a finding per remote configured to push, replace or prune checkpoints."""
-    configured = config.read(repository, r"^remote\..*\.(mirror|push|fetch)$")
+    """Return a finding for each remote whose settings push or overwrite checkpoints."""
+    remote_settings = config.read(repository, r"^remote\..*\.(mirror|push|fetch)$")
     remotes: dict[str, dict[str, list[str]]] = {}
-    for key, values in configured.items():
-        name, _, kind = key.removeprefix("remote.").rpartition(".")
-        remotes.setdefault(name, {})[kind] = values
+    for key, values in remote_settings.items():
+        remote, _, setting = key.removeprefix("remote.").rpartition(".")
+        remotes.setdefault(remote, {})[setting] = values
     return [
-        Finding("remote-mirrors", f"remote.{name}.{kind}", sentence, cure)
-        for name, values in remotes.items()
-        for kind, sentence, cure in _inspect_remote(name, values)
+        Finding("remote-mirrors", f"remote.{remote}.{setting}", sentence, cure)
+        for remote, values in remotes.items()
+        for setting, sentence, cure in _inspect_remote(remote, values)
     ]
 
 
 def _inspect_remote(name: str, values: dict[str, list[str]]) -> Iterator[tuple[str, str, str]]:
-    push, fetch, mirror = (shell_word(f"remote.{name}.{kind}") for kind in _KINDS)
-    heads, tags = (f"git config --add {push} '+refs/{kind}/*:refs/{kind}/*'" for kind in _PUSHED)
-    sends = "git push sends checkpoints there, with all uncommitted files"
-    if config.is_on(values.get("mirror", ["false"])[-1]):
-        sentence = f"is a mirror: {sends}, and deletes refs that this clone lacks"
-        yield "mirror", sentence, f"git config --unset-all {mirror} && {heads} && {tags}"
+    push_key, fetch_key, mirror_key = (shell_word(f"remote.{name}.{kind}") for kind in _KINDS)
+    push_heads, push_tags = (
+        f"git config --add {push_key} '+refs/{kind}/*:refs/{kind}/*'" for kind in _PUSHED
+    )
+    consequence = "git push sends checkpoints there, with all uncommitted files"
+    if config.is_true(values.get("mirror", ["false"])[-1]):
+        sentence = f"is a mirror: {consequence}, and deletes refs that this clone lacks"
+        yield (
+            "mirror",
+            sentence,
+            f"git config --unset-all {mirror_key} && {push_heads} && {push_tags}",
+        )
     elif _matches_own_refs(values.get("push", ()), 0):
-        cure = f"git config --unset-all {push} && {heads} && {tags}"
-        yield "push", f"names refs of gitckpt: {sends}", cure
+        cure = f"git config --unset-all {push_key} && {push_heads} && {push_tags}"
+        yield "push", f"names refs of gitckpt: {consequence}", cure
     if _matches_own_refs(values.get("fetch", ()), 1):
         sentence = "fetches over refs of gitckpt: git fetch replaces checkpoints, "
         sentence += "and with --prune deletes refs that the remote lacks"
-        spec = shell_word(f"+refs/heads/*:refs/remotes/{name}/*")
-        yield "fetch", sentence, f"git config --replace-all {fetch} {spec}"
+        refspec = shell_word(f"+refs/heads/*:refs/remotes/{name}/*")
+        yield "fetch", sentence, f"git config --replace-all {fetch_key} {refspec}"
 
 
 def _matches_own_refs(specs: Sequence[str], side: int) -> bool:
-    negative = tuple(spec[1:].rstrip("*") for spec in specs if spec.startswith("^"))
-    refs = [ref for ref in _OURS if not ref.startswith(negative)]
+    excluded_prefixes = tuple(spec[1:].rstrip("*") for spec in specs if spec.startswith("^"))
+    refs = [ref for ref in _OURS if not ref.startswith(excluded_prefixes)]
     for spec in specs:
-        sides = spec.removeprefix("+").split(":")
-        pattern = sides[side] if len(sides) > side and not spec.startswith("^") else ""
+        spec_sides = spec.removeprefix("+").split(":")
+        pattern = spec_sides[side] if len(spec_sides) > side and not spec.startswith("^") else ""
         prefix = pattern.removesuffix("*")
-        reach = [ref for ref in refs if ref.startswith(prefix)] if prefix != pattern else []
-        if pattern and (reach or any(prefix.startswith(ref) for ref in refs)):
+        matched_refs = [ref for ref in refs if ref.startswith(prefix)] if prefix != pattern else []
+        if pattern and (matched_refs or any(prefix.startswith(ref) for ref in refs)):
             return True
     return False
 
 
 def install(repository: Repository, mode: str) -> Installation:
-    """Install hooks that record each commit; write `gitckpt.toml` if missing."""
+    """Install hooks that record each commit; write `gitckpt.toml` if it is missing."""
     version = require_git()
-    notes.prepare(repository)
-    local_checkpoints.prepare(repository)
+    notes.create_queue(repository)
+    local_checkpoints.create_file(repository)
     result = installation.install(repository, version=version, mode=mode)
-    flaws = inspect(repository)
-    result.advice.extend(f"{flaw.object} {flaw.sentence}: {flaw.cure}" for flaw in flaws)
+    findings = inspect(repository)
+    result.advice.extend(f"{entry.object} {entry.sentence}: {entry.cure}" for entry in findings)
     path = _settings_path(repository)
     if path is None or (os.path.lexists(path) and settings.read(repository).error is not None):
         return result  # the caller reports the error in the file
@@ -87,9 +93,9 @@ def install(repository: Repository, mode: str) -> Installation:
 
 
 def uninstall(repository: Repository) -> Installation:
-    removed = installation.uninstall(repository)
-    path, lines = _settings_path(repository), installation.files_with_calls(repository)
-    advice = [f"{line} stays: remove your own lines that call gitckpt" for line in lines]
+    removed_parts = installation.uninstall(repository)
+    path, hook_files = _settings_path(repository), installation.files_with_calls(repository)
+    advice = [f"{line} stays: remove your own lines that call gitckpt" for line in hook_files]
     if path is not None and os.path.exists(path):
         if repository.git.run("ls-files", "--error-unmatch", "--", path, ok=(0, 1)).code == 0:
             advice.append(f"{path} stays: the file is committed, and other clones may use it")
@@ -97,8 +103,8 @@ def uninstall(repository: Repository) -> Installation:
             advice.append(f"{path} stays: the file was changed")
         else:
             os.unlink(path)
-            removed.append(f"removed {path}")
-    return installation.Installation("none", removed, advice)
+            removed_parts.append(f"removed {path}")
+    return installation.Installation("none", removed_parts, advice)
 
 
 def _settings_path(repository: Repository) -> str | None:

@@ -1,4 +1,4 @@
-"""Define `Store`: all operations on the checkpoints of a repository."""
+"""Define `Store`, which has all operations on the checkpoints of a repository."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Store:
         with Store.open() as store: saved = store.save("plan-complete", {"step": 3})
 
     Threads may share a store; a forked process must open its own. A `checkpoint` argument is a
-    `Checkpoint` or a full id; for an id, methods also raise the errors of `read`.
+    `Checkpoint` or a full id. If it is an id, the method also raises the errors of `read`.
     """
 
     def __init__(self, checkpoints: Checkpoints) -> None:
@@ -66,18 +66,19 @@ class Store:
         adapter: str = "auto",
         listener: Listener | None = None,
     ) -> Self:
-        """Open the store of the repository that contains `path`, or raise RepositoryError.
+        """Open the store of the git repository that contains `path`.
 
-        `adapter` is "libgit2" (faster for many calls), "plumbing" (runs git) or "auto" (chooses).
-        Variables such as `GIT_DIR` are obeyed only if `path` is the current directory.
+        `adapter` selects how git's objects are read: by "libgit2" (fast for many calls), by
+        "plumbing" (git commands), or "auto". Variables such as `GIT_DIR` are obeyed only if `path`
+        is the current directory. Raises RepositoryError if there is no repository.
         """
         require_path("path", path, as_text=True)
         require_text("adapter", adapter)
         require("listener", listener, (Listener, NoneType), "a Listener")
-        name = os.fspath(path)
+        path_text = os.fspath(path)
         # Otherwise a program started by a hook would open the repository of the hook.
-        is_current = not os.path.exists(name) or os.path.samefile(name, os.curdir)
-        repository = open_repository(name, by_variables=is_current)
+        is_current = not os.path.exists(path_text) or os.path.samefile(path_text, os.curdir)
+        repository = open_repository(path_text, by_variables=is_current)
         return cls(Checkpoints(repository, adapter=adapter, listener=listener))
 
     def __enter__(self) -> Self:
@@ -87,24 +88,24 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Write queued notes, end git processes and close files; failures are logged."""
+        """Write queued git notes (or log why not), end git processes and close files."""
         self._checkpoints.close()
 
     @property
     def worktree(self) -> str | None:
-        """The top of the worktree in which checkpoints are recorded; None if bare."""
+        """The top directory of the worktree of this store; None in a bare repository."""
         return self._checkpoints.repository.worktree
 
     @property
     def run(self) -> str | None:
-        """The id of the run that this worktree was created for, or None."""
+        """The id of the run for which gitckpt created this worktree; None if for no run."""
         from gitckpt.store.worktrees import ownership
 
         owner = ownership.owner(self._checkpoints.repository)
         return owner.run if owner is not None else None
 
     def capture(self, limits: Limits | None = None) -> Worktree:
-        """Capture the worktree, to pass to `record`; the default limits have no timeout."""
+        """Store the worktree's files in git, for `record`; by default without a timeout."""
         return self._checkpoints.capture(limits)
 
     def record(
@@ -118,13 +119,14 @@ class Store:
         base: str | None = None,
         **details: Unpack[draft.Details],
     ) -> Checkpoint:
-        """Record a checkpoint; when this returns, it is on disk.
+        """Record a checkpoint, which is on disk when this method returns.
 
         Args:
-            label: `{phase}-{status}`, such as "research-failed"; without a status, "complete".
+            label: `{phase}-{status}`, such as "research-failed"; the default status is "complete".
             state: JSON values, bytes, dates and times by name; None copies the run's newest state.
-            worktree: the result of `capture`; None if the files equal those of the linked commit.
-            start: name of a new run, instead of `run`; `run_of` returns the run with a `key`.
+            worktree: the result of `capture`; None if all files are as in the linked commit.
+            start: the name of a new run, to record its first checkpoint; excludes `run`.
+            key: an idempotency key of the new run: `run_of` returns the run that has this key.
             base: rev or full oid of the commit to link, instead of HEAD; "" to link no commit.
 
         Raises UsageError, StateError, NotFoundError, RunExists, LeaseLost or BusyError.
@@ -132,8 +134,8 @@ class Store:
         checkpoints, guard = self._checkpoints, self._guard(details)
         if isinstance(base, str) and base != "":
             # The running cat-file process checks a full oid; that of a tag must be peeled.
-            info = checkpoints.repository.cat_file.info(base) if ids.is_oid(base) else None
-            if info is None or info[1] != "commit":
+            object_info = checkpoints.repository.cat_file.info(base) if ids.is_oid(base) else None
+            if object_info is None or object_info[1] != "commit":
                 base = checkpoints.repository.commit_or_unborn(base)
         return checkpoints.record(
             label, state, worktree=worktree, start=start, key=key, base=base, guard=guard, **details
@@ -150,7 +152,7 @@ class Store:
         if_changed: bool = False,
         **details: Unpack[draft.Details],
     ) -> Checkpoint:
-        """Call `capture`, then `record`; BusyError if HEAD keeps moving meanwhile.
+        """Capture the worktree and record it; raise BusyError if HEAD keeps moving.
 
         With `if_changed`, return the checkpoint of this worktree's last capture, and record
         nothing, if files, index, HEAD and operation in progress are as that checkpoint has them.
@@ -161,160 +163,165 @@ class Store:
         return self._checkpoints.save(label, state, guard=guard, **options, **details)
 
     def read(self, checkpoint_id: str) -> Checkpoint:
-        """Return the checkpoint with a full id, or raise NotFoundError, InvalidCheckpoint."""
+        """Return the checkpoint with a full id; raise NotFoundError or InvalidCheckpoint."""
         return self._checkpoints.read(checkpoint_id)
 
     def raw(self, checkpoint_id: str) -> bytes:
-        """Return the stored bytes of a checkpoint's document; raises the errors of `read`."""
+        """Return the bytes of a checkpoint's document; raise the errors of `read`."""
         return self._checkpoints.raw(checkpoint_id)
 
     def find(self, text: str) -> str:
-        """Resolve a name to a checkpoint's id, or raise NotFoundError, AmbiguousError.
+        """Return the id of the checkpoint that a text names.
 
-        `text` is a rev, "latest", "latest:any", or at least 4 characters of an id or run id.
+        `text` is a git revision (for a checkpoint of that commit), "latest" (in this worktree),
+        "latest:any", or at least 4 characters of the id of a checkpoint or run (for its newest
+        checkpoint). Raises NotFoundError or AmbiguousError.
         """
         return self._checkpoints.find(text)
 
     def list(self, query: Query | None = None) -> Sequence[CheckpointInfo]:
-        """List checkpoints that match a query, newest first; None lists all of them."""
+        """List the checkpoints that match a query, newest first; without one, list all."""
         return self._checkpoints.list(query)
 
     def links(self, commit: str) -> Sequence[CheckpointInfo]:
-        """List checkpoints linked to a rev, a missing commit's full oid, or "" (unborn)."""
+        """List the checkpoints linked to a commit (rev or oid), or without a commit ("")."""
         require_text("commit", commit)
-        inside = self._checkpoints
+        checkpoints = self._checkpoints
         try:
-            oid = inside.repository.commit(commit) if commit else ""
+            oid = checkpoints.repository.commit(commit) if commit else ""
         except NotFoundError:
             if not ids.is_oid(commit):
                 raise
             oid = commit
-        return inside.links(oid)
+        return checkpoints.links(oid)
 
     def changed_files(self, entries: Sequence[CheckpointInfo]) -> Mapping[str, int]:
-        """Count, by checkpoint id, the captured files that differ from the linked commit."""
+        """Map each checkpoint id to the number of files that differ from its commit."""
         from gitckpt.store.records import finder
 
-        inside = self._checkpoints
-        return finder.count_changes(inside.repository, inside.index, _require_entries(entries))
+        store = self._checkpoints
+        return finder.count_changes(store.repository, store.index, _require_entries(entries))
 
     def problems(self) -> Sequence[Problem]:
         """List the refs below `refs/checkpoints/` that are not valid checkpoints."""
         return self._checkpoints.problems()
 
     def replaced(self, entries: Sequence[CheckpointInfo]) -> Mapping[str, str]:
-        """Return the original oids, by id, of the checkpoints that a fetch has replaced."""
+        """Map the id of each checkpoint that a fetch replaced to its document's old oid."""
         oids = {entry.id: entry.oid for entry in _require_entries(entries)}
         return LocalCheckpoints.read(self._checkpoints.repository, oids).replaced(oids)
 
     def resume(
         self, checkpoint: Checkpoint | str, directory: str | os.PathLike[str] | None = None
     ) -> OpenResult:
-        """Return the worktree to continue a checkpoint in, or raise WorktreeError.
+        """Return a worktree in which the work can continue from a checkpoint.
 
-        Creates a missing worktree, in `directory` if given.
+        Creates a missing worktree, in `directory` if given. Raises WorktreeError.
         """
         from gitckpt.store.worktrees import resumption
 
         return resumption.resume(self._checkpoints, self._resolve(checkpoint), directory)
 
     def worktrees_made_from(self, checkpoint_ids: Collection[str]) -> Mapping[str, str]:
-        """Return worktrees that `resume` created from these checkpoints: id by path."""
+        """Map paths of worktrees to the ids of the checkpoints that they were made from."""
         from gitckpt.store.worktrees import ownership
 
-        names = strings("checkpoint_ids", checkpoint_ids)
-        return dict(ownership.made_from(self._checkpoints.repository, names))
+        valid_ids = strings("checkpoint_ids", checkpoint_ids)
+        return dict(ownership.made_from(self._checkpoints.repository, valid_ids))
 
     def rewritten(self) -> Sequence[CheckpointInfo]:
-        """List checkpoints whose commits `git filter-repo` rewrote; they may need a purge."""
+        """List checkpoints linked to commits that `git filter-repo` has rewritten."""
         return self._checkpoints.rewritten()
 
     def remove(self, checkpoint_ids: Collection[str]) -> int:
-        """Remove checkpoints by full id; return the number of deleted checkpoint refs.
+        """Remove checkpoints by full id; return how many refs of checkpoints it deleted.
 
-        NotFoundError: nothing was removed. BusyError: some may be removed, but none only in part.
+        Raises NotFoundError before any change, or BusyError after some checkpoints were removed.
         """
         for checkpoint_id in strings("checkpoint_ids", checkpoint_ids):
             ids.require_id(checkpoint_id)
         return self._checkpoints.remove(checkpoint_ids)
 
     def _guard(self, details: draft.Details) -> Guard | None:
-        draft.require_known(details)  # checked here, because `Checkpoints` accepts more arguments
-        return self._checkpoints.bound(details.get("run"))
+        draft.require_known_names(
+            details
+        )  # checked here, because `Checkpoints` accepts more arguments
+        return self._checkpoints.find_guard(details.get("run"))
 
     # Runs
 
     def find_run(self, text: str) -> str:
-        """Resolve a run id or its prefix, or raise NotFoundError, AmbiguousError."""
+        """Return the run id that begins with a text; raise NotFoundError, AmbiguousError."""
         from gitckpt.store.records import finder
 
         require_text("text", text)
         return finder.find_run(text, self._checkpoints.index)
 
     def run_named(self, text: str) -> str | None:
-        """Resolve a run id or its prefix; None if no run matches; or AmbiguousError."""
+        """Return the run id that begins with a text, or None; raise AmbiguousError."""
         from gitckpt.store.records import finder
 
-        return finder.named_run(text, self._checkpoints.repository, self._checkpoints.index)
+        return finder.resolve_run(text, self._checkpoints.repository, self._checkpoints.index)
 
     def newest(self, run: str) -> Checkpoint:
-        """Return a run's newest checkpoint, or raise NotFoundError, InvalidCheckpoint."""
-        return self._checkpoints.heads.catch_up(ids.require_run_id(run))
+        """Return a run's newest checkpoint; raise NotFoundError or InvalidCheckpoint."""
+        return self._checkpoints.heads.move_up_and_read(ids.require_run_id(run))
 
     def is_ours(self, checkpoint: Checkpoint | str) -> bool:
-        """Return whether this clone wrote a checkpoint, or the user adopted it as trusted."""
+        """Return whether this clone wrote a checkpoint or the user decided to trust it."""
         from gitckpt.store.runs import trust
 
-        return trust.is_ours(self._checkpoints, self._resolve(checkpoint))
+        return trust.is_trusted(self._checkpoints, self._resolve(checkpoint))
 
     def runs(self) -> Sequence[RunInfo]:
-        """List all runs with their status, ordered by newest checkpoint, newest first."""
+        """List all runs with their status; sort by newest checkpoint, newest run first."""
         from gitckpt.store.runs import summary
 
-        return summary.summaries(self._checkpoints)
+        return summary.list_summaries(self._checkpoints)
 
     def unfinished_runs(self) -> Sequence[RunInfo]:
-        """List the unfinished runs of this worktree without a live driver, newest first."""
+        """List this worktree's unfinished runs that no process drives, newest first."""
         from gitckpt.store.runs import summary
 
         return summary.unfinished(self._checkpoints)
 
     def made_elsewhere(self, names: Iterable[str]) -> Mapping[str, str]:
-        """Return checkpoints and runs of other worktrees of this clone: worktree by id."""
+        """Map ids of runs and checkpoints to the other worktrees that they were made in."""
         from gitckpt.store.runs import summary
 
-        return summary.made_elsewhere(self._checkpoints, strings("names", names))
+        return summary.find_made_elsewhere(self._checkpoints, strings("names", names))
 
     def history(self, run: str) -> History:
-        """Return the phases of one run, or raise NotFoundError."""
+        """Return a run's history, phase by phase; raise NotFoundError without such a run."""
         from gitckpt.store.runs import summary
 
         return summary.read(self._checkpoints, run)
 
     def cancel(self, run: str, *, wait: float = 30.0) -> bool:
-        """Stop the driver of a run, which stays resumable; return whether one was found.
+        """Stop the process that drives a run; return whether there was one.
 
-        CkptError if the driver still runs after `wait` seconds. 0 asks it to stop, without signal.
+        The run can be resumed. Raises CkptError if the process still runs after `wait` seconds. If
+        `wait` is 0, this only asks the process to stop, and does not wait.
         """
         from gitckpt.store.leases.leases import cancel
 
         arguments.require_seconds("wait", wait)
-        leases, tell = self._checkpoints.leases, self._checkpoints.announce
-        return cancel(leases, ids.require_run_id(run), wait=wait, tell=tell)
+        leases, announce = self._checkpoints.leases, self._checkpoints.announce
+        return cancel(leases, ids.require_run_id(run), wait=wait, tell=announce)
 
     def take_over(self, run: str, *, holder: str = "a program") -> None:
-        """Take the lease of a run whose driver is stalled; else raise LeaseHeld."""
+        """Release the lease of a run if its driver is stalled; otherwise raise LeaseHeld."""
         require_text("holder", holder)
-        inside = self._checkpoints
-        inside.heads.read(ids.require_run_id(run))
-        inside.leases.acquire(run, holder, take_over=True).release()
+        checkpoints = self._checkpoints
+        checkpoints.heads.read(ids.require_run_id(run))
+        checkpoints.leases.acquire(run, holder, take_over=True).release()
 
     def run_of(self, key: str) -> str | None:
-        """Return the id of the run that was started with a key, or None."""
+        """Return the id of the run that `record` started with this key, or None."""
         return self._checkpoints.claim(key).run()
 
     def latest_resumable(self) -> Checkpoint | None:
-        """Return the newest checkpoint of an unfinished run or phase of this worktree."""
+        """Return this worktree's newest checkpoint of an unfinished run or phase."""
         from gitckpt.store.runs import summary
 
         return summary.latest_resumable(self._checkpoints)
@@ -322,11 +329,12 @@ class Store:
     def remove_run(self, run: str) -> int:
         """Remove a run, its worktree, lease and files; return how many checkpoints it had.
 
-        Raises LeaseHeld, WorktreeError (uncaptured changes) or UsageError (named by another run).
+        Raises LeaseHeld (a process drives the run), WorktreeError (its worktree has uncaptured
+        changes) or UsageError (another run needs this run).
         """
         from gitckpt.store.retention import expiry
 
-        return expiry.remove(self._checkpoints, ids.require_run_id(run))
+        return expiry.remove_run(self._checkpoints, ids.require_run_id(run))
 
     # Files
 
@@ -340,44 +348,46 @@ class Store:
         announce: _Announce = lambda _: None,
         trust: bool = False,
     ) -> RestoreResult:
-        """Restore files into this worktree, after a safety checkpoint; HEAD does not move.
+        """Restore files of a checkpoint into this worktree, without moving HEAD.
 
-        Restores `paths` (relative to the top), and with `index` their index entries; if None, all
-        files, the index and an operation in progress. `announce` gets warnings before any change;
-        `trust` accepts a fetched document. NotFoundError or WorktreeError: nothing has changed.
+        First records a safety checkpoint, to which `undo` can return. Restores `paths` (relative to
+        the top), and with `index` their index entries; if `paths` is None, all files, the index,
+        and a merge or rebase in progress. `announce` gets a list of warnings before any change.
+        `trust` accepts a checkpoint that was fetched from another clone. Nothing has changed if
+        this raises NotFoundError or WorktreeError.
         """
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
-        resolved, names = self._resolve(checkpoint), [] if paths is None else _encode_paths(paths)
+        source, raw_paths = self._resolve(checkpoint), [] if paths is None else _encode_paths(paths)
         options = {"index": index, "dry_run": dry_run, "trusted": trust}
-        return restorer.restore(self._checkpoints, resolved, names, announce=announce, **options)
+        return restorer.restore(self._checkpoints, source, raw_paths, announce=announce, **options)
 
     def undo(self, *, dry_run: bool = False, announce: _Announce = lambda _: None) -> RestoreResult:
-        """Undo the newest `restore` of this worktree that is not undone; or NotFoundError."""
+        """Revert this worktree's newest `restore`; raise NotFoundError without one."""
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
         return restorer.undo(self._checkpoints, dry_run=dry_run, announce=announce)
 
     def redo(self, *, dry_run: bool = False, announce: _Announce = lambda _: None) -> RestoreResult:
-        """Redo the newest `undo` since the last `restore`, or raise NotFoundError."""
+        """Repeat the `restore` that `undo` reverted; raise NotFoundError without one."""
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
         return restorer.redo(self._checkpoints, dry_run=dry_run, announce=announce)
 
     def undo_steps(self) -> Sequence[UndoStep]:
-        """List the next steps of `undo` in this worktree, then those of `redo`."""
+        """List the restores that `undo` can revert, then the ones `redo` can repeat."""
         from gitckpt.store.restore import undo
 
-        return undo.steps(self._checkpoints)
+        return undo.list_steps(self._checkpoints)
 
     def is_cut_off(self) -> bool:
-        """Return whether the newest restore was interrupted: files may be old or new."""
+        """Return whether the newest restore was killed before it had written all files."""
         from gitckpt.store.restore import undo
 
-        return undo.read(self._checkpoints).open is not None
+        return undo.read_stack(self._checkpoints).open is not None
 
     def diff(
         self,
@@ -387,29 +397,30 @@ class Store:
         paths: Sequence[_Path] = (),
         options: Sequence[str] = (),
     ) -> bytes:
-        """Return git's diff from `before` to `after`, or to this worktree if None.
+        """Return the output of `git diff` from `before` to `after`, or to this worktree.
 
-        `paths` are pathspecs relative to the current directory; `options` are those of `git diff`.
-        NotFoundError if a pathspec matches no file; WorktreeError if the repository lacks contents.
+        `paths` are pathspecs relative to the current directory; `options` are options of `git
+        diff`. Raises NotFoundError if a pathspec matches no file, and WorktreeError if the
+        repository lacks the content of a file.
         """
         from gitckpt.store.snapshot import comparison, manifest
 
-        inside, paths = self._checkpoints, arguments.paths_of(paths)
-        first, second = self._resolve(before), None if after is None else self._resolve(after)
+        checkpoints, paths = self._checkpoints, arguments.as_paths(paths)
+        old, new = self._resolve(before), None if after is None else self._resolve(after)
         # First check for missing objects: a capture of the same files would write them again.
-        manifest.files_of(inside.repository, first)
-        if second is not None:
-            where = f"in checkpoint {second.id[: ids.SHORT]}"
-            files = second.tree, second.git_sha
-        elif inside.repository.worktree is not None:
-            where = "among the captured files here"
-            files = inside.capture(recursive=False).tree, inside.objects.head()[0]
+        manifest.files_of(checkpoints.repository, old)
+        if new is not None:
+            place = f"in checkpoint {new.id[: ids.SHORT]}"
+            second_files = new.tree, new.git_sha
+        elif checkpoints.repository.worktree is not None:
+            place = "among the captured files here"
+            second_files = checkpoints.capture(recursive=False).tree, checkpoints.objects.head()[0]
         else:
             hint = "compare two checkpoints: git ckpt diff ID ID"
             raise WorktreeError("there is no worktree here to compare with", hint=hint)
-        sides = (first.tree, first.git_sha), files
-        trees = comparison.comparable_trees(inside.repository, inside.objects, *sides)
-        self._require_matches(trees, paths, f"in checkpoint {first.id[: ids.SHORT]} or {where}")
+        pairs = (old.tree, old.git_sha), second_files
+        trees = comparison.comparable_trees(checkpoints.repository, checkpoints.objects, *pairs)
+        self._require_matches(trees, paths, f"in checkpoint {old.id[: ids.SHORT]} or {place}")
         return self._compare(*trees, paths, options)
 
     def diff_commit(
@@ -419,25 +430,25 @@ class Store:
         paths: Sequence[_Path] = (),
         options: Sequence[str] = (),
     ) -> bytes:
-        """Return git's diff from a checkpoint's linked commit to its files; see `diff`."""
+        """Return `git diff` from a checkpoint's linked commit to its captured files."""
         from gitckpt.store.snapshot import manifest
 
-        repository, resolved = self._checkpoints.repository, self._resolve(checkpoint)
-        base = manifest.tree_of_files(repository, None, resolved.git_sha)
-        files = manifest.files_of(repository, resolved)
-        return self._compare(base, files, arguments.paths_of(paths), options)
+        repository, full_checkpoint = self._checkpoints.repository, self._resolve(checkpoint)
+        commit_tree = manifest.tree_of_files(repository, None, full_checkpoint.git_sha)
+        files_tree = manifest.files_of(repository, full_checkpoint)
+        return self._compare(commit_tree, files_tree, arguments.as_paths(paths), options)
 
     def _require_matches(self, trees: Sequence[str], paths: Sequence[_Path], where: str) -> None:
         empty_tree = object_id("tree", b"", self._checkpoints.repository.object_format)
-        unmatched = [  # perhaps typos
+        unmatched_paths = [  # perhaps typos
             os.fsdecode(path)
             for path in paths
             if not any(self._compare(empty_tree, tree, [path], ["--name-only"]) for tree in trees)
         ]
-        if unmatched:
+        if unmatched_paths:
             hint = "paths are relative to the current directory; see: git ckpt diff ID --stat"
-            names = arguments.first_of(unmatched)
-            raise NotFoundError(f"no file {where} matches {names}", hint=hint)
+            shown_paths = arguments.join_first(unmatched_paths)
+            raise NotFoundError(f"no file {where} matches {shown_paths}", hint=hint)
 
     def _compare(self, old: str, new: str, paths: Sequence[_Path], options: Sequence[str]) -> bytes:
         repository = self._checkpoints.repository
@@ -445,7 +456,7 @@ class Store:
             cwd = ["-C", os.getcwd()] if repository.worktree else []
         except FileNotFoundError:  # deleted: paths are relative to the top
             cwd = []
-        options = arguments.words("options", options)
+        options = arguments.as_words("options", options)
         command = [*cwd, "diff", "--no-color", *options, old, new, "--", *map(os.fsdecode, paths)]
         try:
             return repository.git.run(*command).out
@@ -457,31 +468,31 @@ class Store:
             raise WorktreeError(problem, hint=hint) from None
 
     def file(self, checkpoint: Checkpoint | str, path: _Path, *, beside: bool = False) -> bytes:
-        """Return a file's content; with `beside`, that of a file listed by `beside()`."""
+        """Return a captured file's content; with `beside`, of a file from `beside()`."""
         from gitckpt.store.snapshot import manifest
 
         require_path("path", path)
-        repository, resolved = self._checkpoints.repository, self._resolve(checkpoint)
-        return manifest.content(repository, resolved, os.fsencode(path), beside=beside)
+        repository, full_checkpoint = self._checkpoints.repository, self._resolve(checkpoint)
+        return manifest.content(repository, full_checkpoint, os.fsencode(path), beside=beside)
 
     def beside(self, checkpoint: Checkpoint | str) -> Sequence[str]:
-        """List the files that a run keeps outside its worktree: inputs and phase outputs."""
+        """List a run's inputs and phase outputs, which are stored outside its worktree."""
         from gitckpt.store.runs import run_files
 
         return run_files.names(self._checkpoints.repository, self._resolve(checkpoint).tree)
 
     def masked(self, checkpoint: Checkpoint | str) -> Sequence[str]:
-        """List the files of `beside()` in which likely secrets were masked."""
+        """List the files of `beside()` in which gitckpt has masked likely secrets."""
         from gitckpt.store.runs import run_files
 
-        return run_files.masked(self._checkpoints.repository, self._resolve(checkpoint).tree)
+        return run_files.list_masked(self._checkpoints.repository, self._resolve(checkpoint).tree)
 
     def extras(self, checkpoint: Checkpoint | str) -> Extras:
-        """Return what a snapshot records beyond a git tree; or raise WorktreeError."""
+        """Return properties of the captured files that a git tree cannot express."""
         from gitckpt.store.snapshot import manifest
 
-        inside = self._checkpoints
-        return manifest.extras(inside.repository, inside.objects, self._resolve(checkpoint))
+        store = self._checkpoints
+        return manifest.extras(store.repository, store.objects, self._resolve(checkpoint))
 
     def diff_states(
         self, before: Checkpoint | str, after: Checkpoint | str
@@ -499,7 +510,7 @@ class Store:
     # Upkeep
 
     def policy(self) -> Policy:
-        """Return the retention policy of `gitckpt.toml` and git's configuration."""
+        """Return the retention policy that `gitckpt.toml` and git's configuration define."""
         return self._checkpoints.rules.read().policy
 
     def expire(
@@ -509,22 +520,22 @@ class Store:
         dry_run: bool = False,
         progress: Callable[[str], None] = lambda _: None,
     ) -> ExpireResult:
-        """Remove what the policy (default: `policy()`) does not keep; or BusyError."""
+        """Remove the checkpoints that a policy (by default `policy()`) does not keep."""
         from gitckpt.model.policy import Policy
         from gitckpt.store.retention import expiry, maintenance
 
         require("policy", policy, (Policy, NoneType), "a Policy")
         require_callable("progress", progress)
-        inside = self._checkpoints
-        result = expiry.expire(inside, policy or self.policy(), dry_run=dry_run, progress=progress)
+        store = self._checkpoints
+        result = expiry.expire(store, policy or self.policy(), dry_run=dry_run, progress=progress)
         if not dry_run:
-            maintenance.pack(inside.repository)
+            maintenance.pack(store.repository)
         return result
 
     def settle(self, what: str) -> bool:
-        """Mark a path, or a digest of `worktree.suspects`, as no secret, in this clone.
+        """Record, in this clone, that a file or a likely secret holds no secret.
 
-        Returns False if it was marked before.
+        `what` is a path, or a digest from `worktree.suspects`. Returns False if known before.
         """
         from gitckpt.store.secrets import Settled
 
@@ -533,22 +544,22 @@ class Store:
         return Settled(self._checkpoints.repository).settle(what)
 
     def loosened(self) -> Loosening | None:
-        """Return defaults that `gitckpt.toml` weakens, or None; UsageError for mistakes."""
+        """Return the defaults that `gitckpt.toml` weakens; None if it weakens none."""
         from gitckpt.store.config import settings
 
-        current = settings.read(self._checkpoints.repository)
-        current.require_correct()
-        return current.loosened
+        current_settings = settings.read(self._checkpoints.repository)
+        current_settings.require_correct()
+        return current_settings.loosened
 
     def allow(self, loosened: Loosening) -> None:
-        """Allow what `loosened()` returned, in this clone, until `gitckpt.toml` changes."""
+        """Let `gitckpt.toml` weaken these defaults in this clone, until the file changes."""
         from gitckpt.store.config import settings
 
         require("loosened", loosened, settings.Loosening, "what Store.loosened returned")
         settings.record_approval(self._checkpoints.repository, [loosened.digest])
 
     def disallow(self) -> bool:
-        """Withdraw what `allow` allowed in this clone; return False if nothing was."""
+        """Withdraw all permissions that `allow` gave; return False if there were none."""
         from gitckpt.store.config import settings
 
         return settings.remove_approvals(self._checkpoints.repository)
@@ -561,10 +572,12 @@ class Store:
         only: Collection[str] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Report:
-        """Check every checkpoint and all objects that it needs.
+        """Check every checkpoint, or the ones in `only`, and all objects that it needs.
 
-        `repair` restores derived data, and objects whose content exists elsewhere; or BusyError.
-        `contents` reads every object; `only` are full ids of checkpoints and runs to check.
+        `repair` rewrites refs, notes and the index, which follow from the documents, and restores
+        replaced documents; this may raise BusyError. `contents` also reads every object, and then
+        calls `progress` with two numbers: objects read, and objects in all. `only` has full ids of
+        checkpoints and runs.
         """
         from gitckpt.store.audit import verification
 
@@ -578,27 +591,27 @@ class Store:
         )
 
     def write_notes(self, *, only_if_due: bool = False) -> bool:
-        """Write queued notes for `git log`; return whether notes changed; or BusyError."""
-        inside = self._checkpoints
-        return inside.write_due_links() if only_if_due else inside.write_links()
+        """Write the queued git notes, or only if due; return whether the notes changed."""
+        checkpoints = self._checkpoints
+        return checkpoints.write_due_links() if only_if_due else checkpoints.write_links()
 
     def examine(self) -> Diagnosis:
-        """Check git, hooks, settings, locks and refs for problems; change nothing."""
+        """Check git, hooks, settings, locks and refs for problems, without any change."""
         from gitckpt.store.audit import doctor
 
         return doctor.diagnose(self._checkpoints)
 
     def usage(self) -> Usage:
-        """Measure the disk usage of checkpoints, worktrees and derived files."""
+        """Measure the disk usage of checkpoints, worktrees and gitckpt's own files."""
         from gitckpt.store import usage
 
         return usage.measure(self._checkpoints)
 
     def install(self, hooks: str = "auto") -> Installation:
-        """Install hooks, git settings and `gitckpt.toml`: each commit gets a checkpoint.
+        """Install git hooks, which record each commit, and `gitckpt.toml`.
 
-        `hooks` says where: "config" (git's configuration), "files" (the hooks directory),
-        "external" (the user adds the lines of `advice`), "none", or "auto" (chooses).
+        `hooks` selects how: "config" (in git's configuration), "files" (in the hooks directory),
+        "external" (the user adds the lines of `advice` to hooks), "none", or "auto" (chooses).
         """
         from gitckpt.store import setup
         from gitckpt.store.retention import maintenance
@@ -608,36 +621,37 @@ class Store:
         return result
 
     def outlook(self) -> str:
-        """Return whether the next commit will record a checkpoint.
+        """Return whether the installed hooks will record the next commit.
 
-        "recorded", "missed" (the user must act), "none" (installed without hooks), "not installed".
+        The result is "recorded", "missed" (the user must act), "none" (installed without hooks) or
+        "not installed".
         """
         from gitckpt.git.command import require_git
         from gitckpt.store.hooks import installation
 
-        return installation.outlook(self._checkpoints.repository, version=require_git())
+        return installation.predict_next_commit(self._checkpoints.repository, version=require_git())
 
     def uninstall(self) -> Installation:
-        """Remove what `install` added; keep checkpoints and other tools' lines in hooks."""
+        """Remove what `install` added, but keep checkpoints and other tools' hook lines."""
         from gitckpt.store import setup
 
         return setup.uninstall(self._checkpoints.repository)
 
 
 def _encode_paths(paths: Sequence[_Path]) -> list[bytes]:
-    names = [os.fsencode(path) for path in arguments.paths_of(paths)]
-    if not names:
+    encoded_paths = [os.fsencode(path) for path in arguments.as_paths(paths)]
+    if not encoded_paths:
         raise UsageError("paths: the list is empty", hint="pass no paths to restore all files")
-    if b"" in names:
+    if b"" in encoded_paths:
         raise UsageError("paths: a path is empty", hint='name "." for all files')
-    return [b"" if name == b"." else name for name in names]  # git names the top ""
+    return [b"" if raw == b"." else raw for raw in encoded_paths]  # git names the top ""
 
 
 def _require_entries(entries: Sequence[CheckpointInfo]) -> Sequence[CheckpointInfo]:
     from gitckpt.store.records.entry import CheckpointInfo
 
     require("entries", entries, Iterable, "a list of entries")
-    return arguments.instances("entries", entries, CheckpointInfo, "a CheckpointInfo")
+    return arguments.as_tuple("entries", entries, CheckpointInfo, "a CheckpointInfo")
 
 
 def inside(store: Store) -> Checkpoints:

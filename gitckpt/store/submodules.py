@@ -13,10 +13,10 @@ from functools import partial
 
 from gitckpt.git.worktree import modules
 from gitckpt.model import budget, codec, times
-from gitckpt.model.arguments import quoted, shell_word
+from gitckpt.model.arguments import quote_path, shell_word
 from gitckpt.model.checkpoint import CLEAN, SUBMODULE, Checkpoint, Submodule, Worktree
 from gitckpt.model.errors import CkptError
-from gitckpt.model.skip_invalid import fenced
+from gitckpt.model.skip_invalid import read_safely
 from gitckpt.model.values import replace
 from gitckpt.store import error_log, local_checkpoints
 from gitckpt.store.records import ref_names
@@ -58,45 +58,46 @@ _LABEL = "submodule-complete"
 def capture(
     store: AnyCheckpoints, files: Worktree, paths: Collection[bytes], limits: Limits
 ) -> Worktree:
-    """Capture submodules recursively; list failed ones as omitted, with a reason.
+    """Record a checkpoint of each submodule, recursively, and add them to `files`.
 
-    `files` is the capture of the superproject; the result is `files` with the submodules added.
+    `files` is the capture of the superproject. In the result, submodules that could not be captured
+    are among the omitted paths, with the reason.
     """
-    captured: list[Submodule] = []
-    failed: dict[bytes, str] = {}
-    texts = {modules.unquote(entry.path): entry.path for entry in files.omitted}
+    captures: list[Submodule] = []
+    problems_by_path: dict[bytes, str] = {}
+    quotes = {modules.unquote(entry.path): entry.path for entry in files.omitted}
     # Embedded repositories that the index does not know are omitted with a slash at the end.
-    texts |= {path: quoted(path) for path in paths if path + b"/" in texts}
-    for path in sorted(path for path in paths if path in texts):
-        repository = modules.seen_from(store.repository, path)
+    quotes |= {path: quote_path(path) for path in paths if path + b"/" in quotes}
+    for path in sorted(path for path in paths if path in quotes):
+        repository = modules.open_checkout(store.repository, path)
         if repository is None:
             continue
         try:
-            with store.seen_from(repository, "plumbing") as inner:
-                checkpoint = _capture_one(inner, texts[path], limits)
+            with store.seen_from(repository, "plumbing") as submodule_store:
+                checkpoint = _capture_one(submodule_store, quotes[path], limits)
         except CkptError as error:
-            failed[path] = error.message
+            problems_by_path[path] = error.message
             continue
-        inside = checkpoint.worktree or CLEAN
-        is_dirty = inside.dirty or any(submodule.dirty for submodule in inside.submodules)
-        captured.append(Submodule(texts[path], checkpoint.id, checkpoint.git_sha, dirty=is_dirty))
-    captured_paths = {submodule.path for submodule in captured}
-    captured_paths |= {quoted(modules.unquote(path) + b"/") for path in captured_paths}
-    omitted = []
+        worktree = checkpoint.worktree or CLEAN
+        is_dirty = worktree.dirty or any(submodule.dirty for submodule in worktree.submodules)
+        captures.append(Submodule(quotes[path], checkpoint.id, checkpoint.git_sha, dirty=is_dirty))
+    captured_paths = {submodule.path for submodule in captures}
+    captured_paths |= {quote_path(modules.unquote(path) + b"/") for path in captured_paths}
+    still_omitted = []
     for entry in files.omitted:
-        problem = failed.get(modules.unquote(entry.path))
+        problem = problems_by_path.get(modules.unquote(entry.path))
         if problem is not None:
             reason = f"a submodule that could not be captured: {problem}"
-            omitted.append(replace(entry, reason=reason, dirty=None))
+            still_omitted.append(replace(entry, reason=reason, dirty=None))
         elif entry.path not in captured_paths:
-            omitted.append(entry)
-    return replace(files, omitted=tuple(omitted), submodules=tuple(captured))
+            still_omitted.append(entry)
+    return replace(files, omitted=tuple(still_omitted), submodules=tuple(captures))
 
 
 def have_changed(store: AnyCheckpoints, old: Worktree | None, new: Worktree) -> bool:
-    entries = {entry.path: entry for entry in new.submodules}
-    pairs = [(entry, entries.get(entry.path, entry)) for entry in old.submodules] if old else []
-    return any(_differs(store, *pair) for pair in pairs)
+    new_entries = {entry.path: entry for entry in new.submodules}
+    pairs = [(entry, new_entries.get(entry.path, entry)) for entry in old.submodules] if old else []
+    return any(_differs(store, *entry_pair) for entry_pair in pairs)
 
 
 def _differs(store: AnyCheckpoints, old_entry: Submodule, new_entry: Submodule) -> bool:
@@ -105,35 +106,35 @@ def _differs(store: AnyCheckpoints, old_entry: Submodule, new_entry: Submodule) 
     if old_entry.git_sha != new_entry.git_sha:
         return True
     # Two checkpoints of a submodule may differ only in the branch.
-    repository = modules.seen_from(store.repository, modules.unquote(new_entry.path))
+    repository = modules.open_checkout(store.repository, modules.unquote(new_entry.path))
     if repository is None:
         return True
     with store.seen_from(repository, "plumbing") as inner:
         try:
-            pair = inner.read_own(old_entry.checkpoint), inner.read_own(new_entry.checkpoint)
-            common = inner.repository, inner.objects
-            old, new = (manifest.contents_of(checkpoint, *common) for checkpoint in pair)
+            both = inner.read_own(old_entry.checkpoint), inner.read_own(new_entry.checkpoint)
+            sources = inner.repository, inner.objects
+            before, after = (manifest.contents_of(checkpoint, *sources) for checkpoint in both)
         except CkptError:
             return True  # gone or incomplete
-        if (old.files, old.raw) != (new.files, new.raw):
+        if (before.files, before.raw) != (after.files, after.raw):
             return True
-        return have_changed(inner, pair[0].worktree, pair[1].worktree or CLEAN)
+        return have_changed(inner, both[0].worktree, both[1].worktree or CLEAN)
 
 
 def capture_tree(
     store: AnyCheckpoints, tree: str, skip: Collection[str] = ()
 ) -> tuple[Submodule, ...]:
-    """Return checkpoints of the clean submodules that `tree` names; log failures.
+    """Return a checkpoint of each submodule at the commit that `tree` names.
 
-    Finds or records a checkpoint of each submodule commit; skips the quoted paths in `skip`.
+    Uses an existing checkpoint or records one. Skips the quoted paths in `skip`; logs failures.
     """
     repository = store.repository
     if not tree or repository.worktree is None or not modules.may_have_submodules(repository):
         return ()
     submodules = []
-    for path, oid in modules.submodules_of(repository, tree):
-        name = quoted(path)
-        submodule = modules.seen_from(repository, path) if name not in skip else None
+    for path, oid in modules.list_submodules(repository, tree):
+        quoted_path = quote_path(path)
+        submodule = modules.open_checkout(repository, path) if quoted_path not in skip else None
         if submodule is None:
             continue
         with store.seen_from(submodule, "plumbing") as inner:
@@ -141,28 +142,28 @@ def capture_tree(
                 continue
             try:
                 worktree = replace(CLEAN, submodules=capture_tree(inner, oid))
-                attempt = partial(_find_or_record, inner, (oid, None), worktree, name, oid)
-                checkpoint = _record_whole(inner, attempt)
-                submodules.append(Submodule(name, checkpoint.id, oid, dirty=False))
+                find = partial(_find_or_record, inner, (oid, None), worktree, quoted_path, oid)
+                checkpoint = _record_whole(inner, find)
+                submodules.append(Submodule(quoted_path, checkpoint.id, oid, dirty=False))
             except CkptError as error:
-                problem = f"new worktrees will lack the submodule {name}: {error.message}"
+                problem = f"new worktrees will lack the submodule {quoted_path}: {error.message}"
                 error_log.append(repository, problem)
     return tuple(submodules)
 
 
-def _capture_one(inner: AnyCheckpoints, path: str, limits: Limits) -> Checkpoint:
-    def attempt() -> Checkpoint:
-        worktree = inner.capture(limits)
+def _capture_one(submodule_store: AnyCheckpoints, path: str, limits: Limits) -> Checkpoint:
+    def capture_and_record() -> Checkpoint:
+        worktree = submodule_store.capture(limits)
         if worktree.degraded is not None:
             raise CkptError(worktree.degraded)
-        return _find_or_record(inner, inner.objects.head(), worktree, path)
+        return _find_or_record(submodule_store, submodule_store.objects.head(), worktree, path)
 
-    return _record_whole(inner, attempt)
+    return _record_whole(submodule_store, capture_and_record)
 
 
 def _record_whole(inner: AnyCheckpoints, attempt: Callable[[], Checkpoint]) -> Checkpoint:
-    common = inner.repository, inner.objects
-    return snapshot.record_whole(*common, attempt, inner.remove, inner.announce)
+    repository_and_objects = inner.repository, inner.objects
+    return snapshot.record_whole(*repository_and_objects, attempt, inner.remove, inner.announce)
 
 
 def _find_or_record(
@@ -172,11 +173,11 @@ def _find_or_record(
     path: str,
     base: str | None = None,
 ) -> Checkpoint:
-    linked = inner.list(Query(git_sha=head[0]))
-    alike = [entry for entry in linked if (entry.branch, entry.tree) == (head[1], worktree.tree)]
-    local = local_checkpoints.LocalCheckpoints.read(inner.repository, [entry.id for entry in alike])
+    entries = inner.list(Query(git_sha=head[0]))
+    alike = [entry for entry in entries if (entry.branch, entry.tree) == (head[1], worktree.tree)]
+    own = local_checkpoints.LocalCheckpoints.read(inner.repository, [entry.id for entry in alike])
     for entry in alike:
-        if entry.trigger == SUBMODULE and local.is_ours(entry):
+        if entry.trigger == SUBMODULE and own.is_ours(entry):
             checkpoint = inner.read(entry.id)
             if checkpoint.worktree == worktree:
                 return checkpoint
@@ -194,36 +195,35 @@ def init_command(path: bytes) -> str:
 
 def fetch_hint(path: bytes, checkpoint_id: str) -> str:
     refs = (ref_names.CHECKPOINTS + checkpoint_id, f"refs/ckpt/*/{checkpoint_id}", "refs/keep/*")
-    specs = " ".join(f"'{ref}:{ref}'" for ref in refs)
+    refspecs = " ".join(f"'{ref}:{ref}'" for ref in refs)
     # Without a checkout, `git -C` would fetch the refs into the superproject; `--git-dir` fails.
     git_dir = shell_word(os.path.join(os.fsdecode(path), ".git"))
-    fetch = f"git --git-dir={git_dir} fetch --no-tags --no-prune CLONE {specs}"
-    return f"fetch the checkpoint from the CLONE that captured it: {fetch}"
+    fetch_command = f"git --git-dir={git_dir} fetch --no-tags --no-prune CLONE {refspecs}"
+    return f"fetch the checkpoint from the CLONE that captured it: {fetch_command}"
 
 
 def describe_problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | None:
-    """Describe the problem of a submodule's checkpoint; None if there is no problem."""
     ref = ref_names.CHECKPOINTS + checkpoint_id
     submodule = modules.find_with_ref(repository, path, ref)
     if submodule is None:
         return f"no repository of the submodule has the checkpoint {checkpoint_id}"
     with contextlib.closing(submodule):
         try:
-            stored = next(submodule.cat_file.contents([ref], budget.DOCUMENT.size))
-            local = local_checkpoints.LocalCheckpoints.read(submodule, [checkpoint_id])
-            if stored is not None and local.is_replaced(checkpoint_id, stored[0]):
+            blob = next(submodule.cat_file.contents([ref], budget.DOCUMENT.size))
+            local_entries = local_checkpoints.LocalCheckpoints.read(submodule, [checkpoint_id])
+            if blob is not None and local_entries.is_replaced(checkpoint_id, blob[0]):
                 return local_checkpoints.replaced(checkpoint_id).message
-            document = ref_names.document(stored and stored[1:], ref, "of the document")
+            document = ref_names.require_document(blob and blob[1:], ref, "of the document")
             checkpoint = codec.decode_header(document, ref)
-            files = checkpoint.worktree or CLEAN
-            for oid in (checkpoint.git_sha, checkpoint.tree, files.operation_commit):
+            worktree = checkpoint.worktree or CLEAN
+            for oid in (checkpoint.git_sha, checkpoint.tree, worktree.operation_commit):
                 if oid and submodule.cat_file.info(oid) is None:
                     return f"the object {oid} of the checkpoint {checkpoint_id} is missing"
         except CkptError as error:
             return error.message
-    for entry in files.submodules:
-        if inner := describe_problem(submodule, modules.unquote(entry.path), entry.checkpoint):
-            return f"in the nested submodule {entry.path}, {inner}"
+    for entry in worktree.submodules:
+        if reason := describe_problem(submodule, modules.unquote(entry.path), entry.checkpoint):
+            return f"in the nested submodule {entry.path}, {reason}"
     return None
 
 
@@ -233,14 +233,14 @@ def removal(
     checkpoint_ids: Collection[str],
     listed: Mapping[str, CheckpointInfo] | None = None,
 ) -> Iterator[None]:
-    """After the body, remove submodule checkpoints that only `checkpoint_ids` named.
+    """Provide a context whose body removes checkpoints of the superproject.
 
-    The body removes `checkpoint_ids`; failures of the rest are logged.
+    On exit, it removes the submodule checkpoints that only these named; it logs errors.
     """
     try:
         query = Query(ids=list(checkpoint_ids))
-        find = partial(fenced, ref_names.CHECKPOINTS, lambda: store.list(query))
-        paths_by_id = named_by(find() if listed is None else listed.values())
+        list_removed = partial(read_safely, ref_names.CHECKPOINTS, lambda: store.list(query))
+        paths_by_id = named_by(list_removed() if listed is None else listed.values())
     except CkptError:
         paths_by_id = {}  # a checkpoint to remove may make listing fail; expiry finds the rest
     yield
@@ -248,74 +248,74 @@ def removal(
         return
     with ref_names.write_lock(store.repository) as is_alone:
         if is_alone and not store.problems():  # an invalid checkpoint may name any of them
-            ids = sorted(paths_by_id.keys() - named_by(store.list()).keys())
+            unnamed_ids = sorted(paths_by_id.keys() - named_by(store.list()).keys())
 
-            def remove(inner: AnyCheckpoints) -> None:
+            def remove_unnamed(submodule_store: AnyCheckpoints) -> None:
                 # A fetched document may name a checkpoint that a user saved in the submodule.
-                _remove(inner, inner.list(Query(ids=ids)))
+                _remove_automatic(submodule_store, submodule_store.list(Query(ids=unnamed_ids)))
 
-            _apply_in_each(store, paths_by_id.values(), remove)
+            _apply_in_each(store, paths_by_id.values(), remove_unnamed)
 
 
 def sweep(store: AnyCheckpoints) -> None:
     if not modules.may_have_submodules(store.repository):
         return
 
-    def clear(inner: AnyCheckpoints) -> None:
-        entries = (entry for entry in inner.list() if entry.id not in paths_by_id)
-        _remove(inner, (entry for entry in entries if entry.time < until))
-        sweep(inner)
+    def remove_unnamed(submodule_store: AnyCheckpoints) -> None:
+        entries = (entry for entry in submodule_store.list() if entry.id not in paths_by_id)
+        _remove_automatic(submodule_store, (entry for entry in entries if entry.time < grace_start))
+        sweep(submodule_store)
 
     # A later writer checks that the submodule checkpoints it names exist.
     with ref_names.write_lock(store.repository) as is_alone:
         paths_by_id = named_by(store.list())
         # A checkpoint that is being recorded may be about to name a recent one.
-        until = store.clock() - times.GRACE * times.MICRO
+        grace_start = store.clock() - times.GRACE * times.MICRO
         if is_alone and not store.problems():  # an invalid one may name any submodule checkpoint
-            _apply_in_each(store, paths_by_id.values(), clear)
+            _apply_in_each(store, paths_by_id.values(), remove_unnamed)
 
 
 def copy_checkpoints(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
-    """Copy the submodule checkpoints, with the refs they need, between repositories."""
+    """Copy the checkpoints of a submodule, and other refs they need, to a repository."""
     with store.seen_from(source, "plumbing") as source_store:
-        listed = [entry.id for entry in source_store.list() if entry.trigger == SUBMODULE]
-    ids = [name for name in listed if not modules.has_ref(to, ref_names.CHECKPOINTS + name)]
-    if not ids:
+        submodule_ids = [entry.id for entry in source_store.list() if entry.trigger == SUBMODULE]
+    new_ids = [id_ for id_ in submodule_ids if not modules.has_ref(to, ref_names.CHECKPOINTS + id_)]
+    if not new_ids:
         return
-    spaces = [space.rstrip("/") for space in (*ref_names.OBJECTS, ref_names.KEEP)]
-    output = source.git.run("for-each-ref", "--format=%(refname)", *spaces).out
+    ref_prefixes = [namespace.rstrip("/") for namespace in (*ref_names.OBJECTS, ref_names.KEEP)]
+    output = source.git.run("for-each-ref", "--format=%(refname)", *ref_prefixes).out
     refs = output.decode("utf-8", "surrogateescape").split("\n")[:-1]
-    holders = {space + name for name in ids for space in ref_names.OBJECTS}
+    object_refs = {namespace + id_ for id_ in new_ids for namespace in ref_names.OBJECTS}
     # An existing keep ref keeps the same commit.
     keeps = {ref for ref in refs if ref.startswith(ref_names.KEEP) and not modules.has_ref(to, ref)}
-    modules.fetch(to, source, [ref for ref in refs if ref in holders or ref in keeps])
-    modules.fetch(to, source, [ref_names.CHECKPOINTS + name for name in ids])
-    local_checkpoints.copy(source, to, ids)
-    with store.seen_from(to, "plumbing") as inner:
-        inner.link(inner.list(Query(ids=ids)))
+    modules.fetch(to, source, [ref for ref in refs if ref in object_refs or ref in keeps])
+    modules.fetch(to, source, [ref_names.CHECKPOINTS + id_ for id_ in new_ids])
+    local_checkpoints.copy_lines(source, to, new_ids)
+    with store.seen_from(to, "plumbing") as target_store:
+        target_store.link(target_store.list(Query(ids=new_ids)))
 
 
 def copy_all_checkpoints(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
     copy_checkpoints(store, source, to)
-    for _, inner_source, inner_target in modules.nested_pairs(source, to):
+    for _, inner_source, inner_target in modules.iterate_nested_pairs(source, to):
         with contextlib.closing(inner_source):
             if inner_target is not None:
                 copy_checkpoints(store, inner_source, inner_target)
 
 
-def _remove(inner: AnyCheckpoints, entries: Iterable[CheckpointInfo]) -> None:
+def _remove_automatic(submodule_store: AnyCheckpoints, entries: Iterable[CheckpointInfo]) -> None:
     ids = [entry.id for entry in entries if entry.trigger == SUBMODULE]
     if ids:
-        inner.remove(ids)
+        submodule_store.remove(ids)
 
 
 def _apply_in_each(
     store: AnyCheckpoints, paths: Collection[bytes], action: Callable[[AnyCheckpoints], None]
 ) -> None:
-    for repository in modules.repositories_of_submodules(store.repository, paths):
+    for repository in modules.list_repositories(store.repository, paths):
         try:
-            with store.seen_from(repository, "plumbing") as inner:
-                action(inner)
+            with store.seen_from(repository, "plumbing") as submodule_store:
+                action(submodule_store)
         except CkptError as error:
             problem = f"the checkpoints of {repository.git_dir}, a submodule, were not removed: "
             problem += error.message

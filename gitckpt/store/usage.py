@@ -1,6 +1,6 @@
-"""Measure gitckpt's disk usage: its files, and objects that only its refs reach.
+"""Measure how much disk space gitckpt's files, refs and objects use.
 
-Nothing is changed or fetched, symbolic links are not followed, missing objects are skipped.
+Measuring changes and fetches nothing, follows no symbolic links, and skips missing objects.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from gitckpt.git.files import private_dirs
-from gitckpt.git.files.refs_stat import packed_size
+from gitckpt.git.files.refs_stat import measure_packed
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.worktree import administration
 from gitckpt.model.errors import InvalidCheckpoint
@@ -48,98 +48,98 @@ class StoredObject:
 def _find_exclusive_objects(
     repository: Repository, roots: Sequence[Collection[str]], tips: Collection[str]
 ) -> tuple[list[set[str]], bool]:
-    """Return, per set of `roots`, the objects that no other ref reaches.
+    """Return, for each set of `roots`, the objects that only gitckpt's refs reach.
 
-    An object counts for the first set that reaches it; `tips` are oids of other tools' refs.
-    The second value is False if git could not read all objects.
+    An object counts for the first set that reaches it. `tips` are oids of other tools' refs in the
+    same namespaces. The second value is False if git could not read all objects.
     """
-    excluded = [f"--exclude={ref}" for space in _SPACES for ref in (space, f"{space}/*")]
-    excluded.append("--all")
-    objects: list[set[str]] = []
+    exclude_options = [f"--exclude={ref}" for prefix in _SPACES for ref in (prefix, f"{prefix}/*")]
+    exclude_options.append("--all")
+    object_sets: list[set[str]] = []
     is_complete = True
     for oids in roots:
-        reached: set[str] = set()
+        reached_oids: set[str] = set()
         if oids:
             # Skips the history of other refs, but not all of their trees: `discard` does that.
             revs = [*oids, *(f"^{oid}" for oid in tips)]
-            words = ["--not", *excluded, "--not", "--stdin"]
-            is_complete &= _walk(repository, words, revs, reached.update)
-        objects.append(reached.difference(*objects))
+            rev_list_options = ["--not", *exclude_options, "--not", "--stdin"]
+            is_complete &= _list_reachable(repository, rev_list_options, revs, reached_oids.update)
+        object_sets.append(reached_oids.difference(*object_sets))
 
-    def discard(oids: Iterator[str]) -> None:
-        foreign = set(oids)
-        for oid_set in objects:
-            oid_set.difference_update(foreign)
+    def discard_foreign(oids: Iterator[str]) -> None:
+        foreign_oids = set(oids)
+        for object_set in object_sets:
+            object_set.difference_update(foreign_oids)
 
-    if any(objects):
+    if any(object_sets):
         # A bitmap, if any, makes this fast.
-        words = ["--use-bitmap-index", *excluded, "--stdin"]
-        is_complete &= _walk(repository, words, tips, discard)
-    return objects, is_complete
+        rev_list_options = ["--use-bitmap-index", *exclude_options, "--stdin"]
+        is_complete &= _list_reachable(repository, rev_list_options, tips, discard_foreign)
+    return object_sets, is_complete
 
 
-def _walk(
+def _list_reachable(
     repository: Repository,
     words: Sequence[str],
     revs: Collection[str],
     take: Callable[[Iterator[str]], object],
 ) -> bool:
-    """Pass the oids of `git rev-list` to `take`; return whether git succeeded."""
+    """Pass the oids that `git rev-list` prints to `take`; return if git succeeded."""
 
     def decode(lines: list[bytes]) -> None:
         take(line.decode("ascii") for line in lines)
 
-    data = "".join(f"{rev}\n" for rev in revs).encode("ascii")
-    git = repository.git.stream_lines(*_WALK, *words, handle=decode, data=data, ok=_ANY)
-    return git.code == 0
+    stdin_data = "".join(f"{rev}\n" for rev in revs).encode("ascii")
+    result = repository.git.stream_lines(*_WALK, *words, handle=decode, data=stdin_data, ok=_ANY)
+    return result.code == 0
 
 
-def _look_up(repository: Repository, oids: Collection[str]) -> dict[str, StoredObject]:
+def _read_sizes(repository: Repository, oids: Collection[str]) -> dict[str, StoredObject]:
     if not oids:
         return {}
-    data = "".join(f"{oid}\n" for oid in sorted(oids)).encode("ascii")
-    words = ("cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize:disk)", "--buffer")
-    lines = repository.git.run(*words, data=data, env=_BUFFERED).out.decode("ascii", "replace")
-    objects = {}
+    stdin = "".join(f"{oid}\n" for oid in sorted(oids)).encode("ascii")
+    args = ("cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize:disk)", "--buffer")
+    lines = repository.git.run(*args, data=stdin, env=_BUFFERED).out.decode("ascii", "replace")
+    by_oid = {}
     for line in lines.splitlines():
         oid, kind, size = (*line.split(" "), "")[:3]
         if size.isdigit():
             path = os.path.join(repository.common_dir, "objects", oid[:2], oid[2:])
             try:
-                objects[oid] = StoredObject(kind, os.lstat(path).st_blocks * 512, is_loose=True)
+                by_oid[oid] = StoredObject(kind, os.lstat(path).st_blocks * 512, is_loose=True)
             except OSError:
-                objects[oid] = StoredObject(kind, int(size), is_loose=False)
-    return objects
+                by_oid[oid] = StoredObject(kind, int(size), is_loose=False)
+    return by_oid
 
 
 class Measure:
-    """Count files, each once, except at or below the absolute paths `excluded`."""
+    """Count files, hard links once, but skip the absolute paths in `excluded`."""
 
     def __init__(self, excluded: Collection[str] = ()) -> None:
         self._excluded = frozenset(excluded)
         self._seen: set[tuple[int, int]] = set()
 
     def of(self, path: str) -> tuple[int, int]:
-        """Return number and disk bytes of the files at or below a path."""
-        files, size, waiting = 0, 0, [path]
-        while waiting:
-            current = waiting.pop()
+        """Return the number of files below a path, and their bytes on disk."""
+        file_count, size, pending_paths = 0, 0, [path]
+        while pending_paths:
+            current_path = pending_paths.pop()
             try:
-                status = os.lstat(current)
+                status = os.lstat(current_path)
             except OSError:
                 continue
             is_directory = stat.S_ISDIR(status.st_mode)
             if status.st_nlink > 1 and not is_directory:
-                key = status.st_dev, status.st_ino
-                if key in self._seen:
+                inode = status.st_dev, status.st_ino
+                if inode in self._seen:
                     continue
-                self._seen.add(key)
-            files, size = files + int(not is_directory), size + status.st_blocks * 512
+                self._seen.add(inode)
+            file_count, size = file_count + int(not is_directory), size + status.st_blocks * 512
             if is_directory:
                 with contextlib.suppress(OSError):
-                    inner = (os.path.join(current, name) for name in os.listdir(current))
-                    waiting += [entry for entry in inner if entry not in self._excluded]
-        return files, size
+                    paths = (os.path.join(current_path, name) for name in os.listdir(current_path))
+                    pending_paths += [child for child in paths if child not in self._excluded]
+        return file_count, size
 
 
 # Statuses of worktrees; see `WorktreeUse`.
@@ -168,7 +168,7 @@ class WorktreeUse:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Scratch files of one kind, in use by a process or left behind by a killed one."""
+    """Scratch files of one kind that a process uses or a killed process has left."""
 
     kind: str  # a pattern of the names, such as "tmp_pack_*"
     number: int  # of files and directories
@@ -197,7 +197,7 @@ class Usage:
 
     @property
     def bytes(self) -> int:
-        """The sum of the known bytes, without `loose`, which the other fields include."""
+        """The sum of the known bytes; `loose` is not added, as other fields include it."""
         amounts = [self.checkpoints, self.files, self.leases, self.links, self.refs]
         amounts += [self.run_files, self.index, self.private]
         size = sum(worktree.bytes for worktree in self.worktrees)
@@ -207,40 +207,40 @@ class Usage:
 
 def measure(store: Checkpoints) -> Usage:
     repository = store.repository
-    listed = list(store.refs.iterate(*_SPACES))
-    refs = {ref: oid for ref, oid in listed if not ref_names.is_foreign(ref)}
-    foreign = sorted({oid for ref, oid in listed if ref_names.is_foreign(ref)})
-    objects, is_complete = _find_objects(repository, refs, foreign)
-    documents, files, leases, links = objects
-    root = resumption.known_root(repository) or ""
-    worktrees = _list_worktrees(repository, root)
+    all_refs = list(store.refs.iterate(*_SPACES))
+    refs = {ref: oid for ref, oid in all_refs if not ref_names.is_foreign(ref)}
+    foreign_oids = sorted({oid for ref, oid in all_refs if ref_names.is_foreign(ref)})
+    object_groups, is_complete = _find_objects(repository, refs, foreign_oids)
+    documents, files, leases, links = object_groups
+    worktree_root = resumption.known_root(repository) or ""
+    worktrees = _list_worktrees(repository, worktree_root)
     paths = [path for path, _, _ in worktrees]
-    leftovers = _find_leftovers(repository, {*map(os.path.dirname, paths), root})
-    measure = Measure([*leftovers, *paths, *map(os.path.realpath, paths)])
+    leftovers = _find_leftovers(repository, {*map(os.path.dirname, paths), worktree_root})
+    counter = Measure([*leftovers, *paths, *map(os.path.realpath, paths)])
     statuses = _read_statuses(store, refs, {owner.run for _, _, owner in worktrees if owner})
-    measured = []
+    worktree_uses = []
     for path, git_dir, owner in worktrees:
         if git_dir is None or owner is None:
-            measured.append(WorktreeUse(path, None, FORGOTTEN, *measure.of(path)))
+            worktree_uses.append(WorktreeUse(path, None, FORGOTTEN, *counter.of(path)))
         else:
-            count, size = measure.of(os.path.realpath(path))
-            size += measure.of(git_dir)[1]
-            measured.append(WorktreeUse(path, owner.run, statuses[owner.run], count, size))
-    database = os.path.join(repository.private_dir, index.FILE)
-    index_files = [f"{database}{end}" for end in ("", "-wal", "-shm")]
-    loose = [stored for group in objects for stored in group if stored.is_loose]
+            number, size = counter.of(os.path.realpath(path))
+            size += counter.of(git_dir)[1]
+            worktree_uses.append(WorktreeUse(path, owner.run, statuses[owner.run], number, size))
+    index_path = os.path.join(repository.private_dir, index.FILE)
+    index_files = [f"{index_path}{suffix}" for suffix in ("", "-wal", "-shm")]
+    loose_objects = [item for group in object_groups for item in group if item.is_loose]
     return Usage(
-        checkpoints=Amount(_count(refs, ref_names.CHECKPOINTS), _sum_sizes(documents)),
+        checkpoints=Amount(_count_refs(refs, ref_names.CHECKPOINTS), _sum_sizes(documents)),
         files=Amount(len(files), _sum_sizes(files)),
-        leases=Amount(_count(refs, _LEASES), _sum_sizes(leases)),
-        links=Amount(sum(stored.kind == "blob" for stored in links), _sum_sizes(links)),
+        leases=Amount(_count_refs(refs, _LEASES), _sum_sizes(leases)),
+        links=Amount(sum(item.kind == "blob" for item in links), _sum_sizes(links)),
         refs=_measure_refs(repository, refs),
-        worktrees=sorted(measured, key=lambda worktree: (-worktree.bytes, worktree.path)),
-        run_files=_sum_files(measure, filter(os.path.isdir, [run_files.directory(repository)])),
-        index=_sum_files(measure, index_files),
+        worktrees=sorted(worktree_uses, key=lambda worktree: (-worktree.bytes, worktree.path)),
+        run_files=_sum_files(counter, filter(os.path.isdir, [run_files.runs_dir(repository)])),
+        index=_sum_files(counter, index_files),
         private=_sum_files(Measure([*leftovers, *index_files]), [repository.private_dir]),
         leftovers=_sum_by_kind(leftovers),
-        loose=Amount(len(loose), _sum_sizes(loose)),
+        loose=Amount(len(loose_objects), _sum_sizes(loose_objects)),
         is_complete=is_complete,
     )
 
@@ -248,45 +248,45 @@ def measure(store: Checkpoints) -> Usage:
 def _find_objects(
     repository: Repository, refs: Mapping[str, str], tips: Sequence[str]
 ) -> tuple[list[list[StoredObject]], bool]:
-    documents = {oid for ref, oid in refs.items() if ref.startswith(_HEADS)}
-    leases = {oid for ref, oid in refs.items() if ref.startswith(_LEASES)} - documents
-    notes = {oid for ref, oid in refs.items() if ref == ref_names.NOTES}
-    roots = [set(refs.values()) - notes, notes]
+    document_oids = {oid for ref, oid in refs.items() if ref.startswith(_HEADS)}
+    leases = {oid for ref, oid in refs.items() if ref.startswith(_LEASES)} - document_oids
+    notes_oids = {oid for ref, oid in refs.items() if ref == ref_names.NOTES}
+    roots = [set(refs.values()) - notes_oids, notes_oids]
     (own_oids, links), is_complete = _find_exclusive_objects(repository, roots, tips)
-    stored = _look_up(repository, own_oids | links)
-    sets = (own_oids & documents, own_oids - documents - leases, own_oids & leases, links)
-    return [[stored[oid] for oid in oids if oid in stored] for oids in sets], is_complete
+    sizes = _read_sizes(repository, own_oids | links)
+    groups = (own_oids & document_oids, own_oids - document_oids - leases, own_oids & leases, links)
+    return [[sizes[oid] for oid in oids if oid in sizes] for oids in groups], is_complete
 
 
-def _count(refs: Mapping[str, str], prefixes: str | tuple[str, ...]) -> int:
+def _count_refs(refs: Mapping[str, str], prefixes: str | tuple[str, ...]) -> int:
     return sum(ref.startswith(prefixes) for ref in refs)
 
 
 def _sum_sizes(objects: Iterable[StoredObject]) -> int:
-    return sum(stored.size for stored in objects)
+    return sum(stored_object.size for stored_object in objects)
 
 
 def _measure_refs(repository: Repository, refs: Mapping[str, str]) -> Amount:
     if repository.has_reftable:
         return Amount(len(refs), None)
-    measure = Measure()
-    size = sum(measure.of(os.path.join(repository.common_dir, ref))[1] for ref in refs)
-    return Amount(len(refs), size + packed_size(repository, refs))
+    file_counter = Measure()
+    size = sum(file_counter.of(os.path.join(repository.common_dir, ref))[1] for ref in refs)
+    return Amount(len(refs), size + measure_packed(repository, refs))
 
 
 def _list_worktrees(repository: Repository, root: str) -> list[_Worktree]:
-    """Return path, git directory and owner of worktrees; only paths if git lists none."""
+    """List gitckpt's worktrees; if git does not list one, only its path is known."""
     worktrees: list[_Worktree] = []
-    registered = set()
+    registered_paths = set()
     for git_dir, path in administration.registered(repository):
-        registered.add(os.path.realpath(path))
+        registered_paths.add(os.path.realpath(path))
         owner = ownership.owner_in(git_dir)
         if owner is not None:
             worktrees.append((path, git_dir, owner))
-    unfinished = set(ownership.list_unfinished(root))
+    unfinished_paths = set(ownership.list_unfinished(root))
     for name in names_in(root):
         path = os.path.join(root, name)
-        is_new = path not in unfinished and os.path.realpath(path) not in registered
+        is_new = path not in unfinished_paths and os.path.realpath(path) not in registered_paths
         if is_new and _is_created_by_us(repository, path):
             worktrees.append((path, None, None))
     return worktrees
@@ -304,13 +304,13 @@ def _read_statuses(
     store: Checkpoints, refs: Mapping[str, str], runs: set[str | None]
 ) -> dict[str | None, str]:
     # Only the heads are read: reading more would write the index.
-    heads = {ref_names.RUNS + run: run for run in sorted(filter(None, runs))}
-    heads = {ref: run for ref, run in heads.items() if ref in refs}
+    runs_by_head = {ref_names.RUNS + run: run for run in sorted(filter(None, runs))}
+    runs_by_head = {ref: run for ref, run in runs_by_head.items() if ref in refs}
     statuses = dict.fromkeys(runs, REMOVED) | {None: CHECKPOINT}
-    documents = store.objects.read([refs[ref] for ref in heads])
-    for (ref, run), document in zip(heads.items(), documents, strict=True):
+    documents = store.objects.read([refs[ref] for ref in runs_by_head])
+    for (ref, run), document in zip(runs_by_head.items(), documents, strict=True):
         try:
-            label = ref_names.run_head(document, ref).label
+            label = ref_names.parse_run_head(document, ref).label
         except InvalidCheckpoint:
             label = ""
         statuses[run] = COMPLETE if label == ref_names.RUN_COMPLETE else UNFINISHED
@@ -318,28 +318,28 @@ def _read_statuses(
 
 
 def _find_leftovers(repository: Repository, roots: Collection[str]) -> dict[str, tuple[str, bool]]:
-    due = sweep.left_files(repository)
+    due_paths = sweep.find_leftover_files(repository)
     paths = sweep.scratch_files(repository)
-    leftovers = {path: (sweep.kind_of(path), path in due) for path in paths}
+    leftovers = {path: (sweep.scratch_kind_of(path), path in due_paths) for path in paths}
     for root in roots:
         pattern = f"{ownership.BEING_MADE}*"
         leftovers |= dict.fromkeys(ownership.list_unfinished(root), (pattern, False))
     # Where there is no worktree any more, only the note of a removal names its scaffold.
-    for path in worktree.list_interrupted(repository):
-        default = f"ckpt/{os.path.basename(path).partition('.')[0]}.*", True
-        leftovers[path] = (leftovers.get(path, default)[0], True)
+    for path in worktree.list_interrupted_removals(repository):
+        kind_and_due = f"ckpt/{os.path.basename(path).partition('.')[0]}.*", True
+        leftovers[path] = (leftovers.get(path, kind_and_due)[0], True)
     return leftovers
 
 
 def _sum_by_kind(leftovers: Mapping[str, tuple[str, bool]]) -> list[Leftover]:
-    measure = Measure()
+    file_counter = Measure()
     rows: dict[str, list[tuple[int, int, int, int]]] = {}
     for path, (kind, is_due) in sorted(leftovers.items()):
-        size = measure.of(path)[1]
+        size = file_counter.of(path)[1]
         rows.setdefault(kind, []).append((1, size, int(is_due), size if is_due else 0))
     return [Leftover(kind, *map(sum, zip(*rows[kind], strict=True))) for kind in sorted(rows)]
 
 
 def _sum_files(measure: Measure, paths: Iterable[str]) -> Amount:
-    sizes = [measure.of(path) for path in paths]
-    return Amount(sum(files for files, _ in sizes), sum(size for _, size in sizes))
+    totals = [measure.of(path) for path in paths]
+    return Amount(sum(file_count for file_count, _ in totals), sum(size for _, size in totals))

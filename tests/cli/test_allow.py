@@ -29,10 +29,10 @@ run = "true"
         ["*.mine", *(name for name in Limits().secrets if name not in ("*.keystore", "*.kdbx"))]
     ),
 )
-SHOWN = r"""retention.keep_last: 3, not 100
+SHOWN = r"""retention.keep_last: 3 instead of 100
 snapshot.include: with *.log, a\x1b[31mb
 snapshot.secrets: without *.keystore, *.kdbx
-pipelines.ci.retention: 1d, not 7d
+pipelines.ci.retention: 1d instead of 7d
 """
 LINE = (
     "gitckpt.toml loosens retention.keep_last, snapshot.include, snapshot.secrets and 1 more; "
@@ -53,7 +53,7 @@ def is_allowed(checkout: Checkout) -> bool:
 
 
 def test_it_shows_all_of_it_and_allows_that(loose: Checkout, ckpt: Ckpt) -> None:
-    said = "built-in values apply until you allow these: git ckpt allow\n"
+    said = "built-in values apply until you allow these settings: git ckpt allow\n"
     assert ckpt("allow", "--dry-run", at=loose) == Outcome(0, SHOWN, said)
     assert not is_allowed(loose)
     said = "allowed in this clone until a value changes; to undo: git ckpt allow --forget\n"
@@ -64,7 +64,7 @@ def test_it_shows_all_of_it_and_allows_that(loose: Checkout, ckpt: Ckpt) -> None
         0, "", "built-in values apply again where gitckpt.toml weakens them\n"
     )
     assert not is_allowed(loose)
-    assert ckpt("allow", "--forget") == Outcome(0, "", "nothing was allowed here\n")
+    assert ckpt("allow", "--forget") == Outcome(0, "", "no setting was allowed in this clone\n")
 
 
 def test_a_file_that_loosens_nothing(main_checkout: Checkout, ckpt: Ckpt) -> None:

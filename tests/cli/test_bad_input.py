@@ -402,7 +402,7 @@ def test_a_place_that_is_taken_is_14_and_stays_as_it_is(
 
 
 STATES: list[tuple[str, bytes | None, int, str]] = [
-    ("s.json", None, 2, "cannot read s.json: No such file or directory"),
+    ("s.json", None, 2, "cannot read the state s.json: No such file or directory"),
     ("s.json", b"{", 2, "s.json is not JSON: "),
     ("s.json", b"", 2, "s.json is not JSON: "),
     ("s.json", b"\xff\xfe\xff", 2, "s.json is not JSON: "),

@@ -205,7 +205,7 @@ class TestResume:
         assert stage.ckpt("resume") == (
             12,
             "",
-            f"error: 2 runs could be meant\n{listed}hint: name one: git ckpt resume RUN\n",
+            f"error: 2 runs could be meant\n{listed}hint: name the run: git ckpt resume RUN\n",
         )
         assert stage.checkout.refs() == before
 
@@ -232,7 +232,7 @@ class TestResume:
         (stage.worktree(stage.run()) / "go").touch()
         talk = Talk(stage, "resume")
         talk.reads(f"resuming {stage.run()} at one: test -e go (calls claude)\n")
-        talk.reads("Go on? [y/N] ")
+        talk.reads("Resume it? [y/N] ")
         talk.types(answer)
         assert talk.ends() == code
         talk.close()

@@ -125,8 +125,8 @@ def test_demo_refuses_a_directory_that_is_there(tmp_path: Path) -> None:
     done = demo("--dir", str(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
     assert (
-        done.stderr
-        == f"error: {tmp_path} exists already\nhint: name a directory that does not exist\n"
+        done.stderr == f"error: {tmp_path} exists already\n"
+        "hint: name a directory that git ckpt can create: git ckpt demo --dir DIR\n"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 

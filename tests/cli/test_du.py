@@ -31,7 +31,7 @@ NOTHING = "".join(
         "leftovers",
     )
 )
-SWEPT = "1 file of killed processes, 2.0 MB; to delete: git ckpt expire\n"
+SWEPT = "1 file of killed processes, 2.0 MB; to delete them: git ckpt expire\n"
 
 
 @pytest.fixture
@@ -131,8 +131,8 @@ def test_what_frees_room_is_told_where_there_is_some(
     ends = "git ckpt finish RUN"
     small = min(each.bytes for each in found.worktrees)
     expected = [
-        "to see what would expire: git ckpt expire --dry-run; to free space then: git gc",
-        f"{found.loose.number} loose objects, {size(found.loose.bytes or 0)}; to pack: git gc",
+        "to see what expires: git ckpt expire --dry-run; to free space after that: git gc",
+        f"{found.loose.number} loose objects, {size(found.loose.bytes or 0)}; to pack them: git gc",
         (
             f"{size(one)} in worktrees of complete runs; such a worktree is removed when its run "
             "expires: git ckpt expire --dry-run"
@@ -156,7 +156,8 @@ def test_where_an_object_is_damaged_that_is_said(
     path.chmod(0o600)
     path.write_bytes(b"damaged")
     done = ckpt("du", at=main_checkout)
-    said = "an object is damaged, so the numbers are incomplete: git ckpt verify --contents"
+    said = "an object is damaged, so the numbers are incomplete; "
+    said += "to find it: git ckpt verify --contents"
     assert (done.code, done.err) == (0, f"warning: {said}\n")
     assert json.loads(ckpt("du", "--json", at=main_checkout).out)["complete"] is False
 

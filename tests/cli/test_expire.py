@@ -105,7 +105,7 @@ def test_worktrees_that_stay_are_named(ckpt: Ckpt, main_checkout: Checkout) -> N
     )
     assert ckpt(*everything, at=main_checkout).err == f"{said[0]}1 of 1 checkpoint expired\n"
     du = (
-        "worktrees of checkpoints and of removed runs stay; to remove: git worktree remove "
+        "worktrees of checkpoints and of removed runs stay; to remove one: git worktree remove "
         "--force --force"
     )
     assert f"{du} PATH\n" in ckpt("du", at=main_checkout).err
@@ -146,9 +146,9 @@ def test_an_interrupt_says_that_the_rest_goes_with_the_next(
     with monkeypatch.context() as patch:
         plant(patch, planted.UPDATE_REFS, interrupt)
         done = ckpt("remove", made[0], at=main_checkout)
-        said = "interrupted; to see what is left: git ckpt list"
+        said = "the removal was interrupted; to see what is left: git ckpt list"
         assert done == Outcome(130, "", f"warning: {said}\n\n")
-        said = "interrupted; run git ckpt expire again to finish"
+        said = "the removal was interrupted; to finish it: git ckpt expire"
         assert ckpt(*everything, at=main_checkout) == Outcome(130, "", f"warning: {said}\n\n")
     assert len(main_checkout.refs("refs/checkpoints")) == 1
     assert len(main_checkout.refs("refs/ckpt")) == 2
@@ -206,7 +206,8 @@ def test_a_doctor_says_what_was_left_and_when_maintenance_ran(
     os.utime(left, (1_000_000_000, 1_000_000_000))
     facts = dict(line.split(":", 1) for line in ckpt("doctor", at=main_checkout).out.splitlines())
     assert (
-        facts["leftovers"] == "     1 file of killed processes, 2.0 MB; to delete: git ckpt expire"
+        facts["leftovers"]
+        == "     1 file of killed processes, 2.0 MB; to delete them: git ckpt expire"
     )
     assert re.fullmatch(r"   TIME, done at TIME", normal(facts["maintenance"]))
     assert ckpt("expire", at=main_checkout).code == 0

@@ -89,7 +89,11 @@ def test_nothing_to_list(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> Non
 @pytest.mark.parametrize(
     ("words", "made", "said"),
     [
-        (["init", "--hooks", "files"], [], "; the next commit makes one, or: git ckpt save"),
+        (
+            ["init", "--hooks", "files"],
+            [],
+            "; the next commit records one; to record one now: git ckpt save",
+        ),
         (
             ["init", "--hooks", "none"],
             [],
@@ -98,17 +102,17 @@ def test_nothing_to_list(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> Non
         (
             ["init"],
             ["pre-commit"],
-            "; commits record none until the hooks call gitckpt: git ckpt doctor",
+            "; commits record none until the hooks call gitckpt; to see why: git ckpt doctor",
         ),
         (
             ["init", "--hooks", "external"],
             [],
-            "; commits record none until the hooks call gitckpt: git ckpt doctor",
+            "; commits record none until the hooks call gitckpt; to see why: git ckpt doctor",
         ),
         (
             ["init", "--hooks", "external"],
             ["post-commit"],
-            "; the next commit makes one, or: git ckpt save",
+            "; the next commit records one; to record one now: git ckpt save",
         ),
         (["uninit"], [], "; to record one at every commit: git ckpt init"),
     ],
@@ -126,7 +130,7 @@ def test_nothing_to_list_after_init(
     assert ckpt(*words, at=main_checkout).code == 0
     if (words, made) == (["init"], ["pre-commit"]) and git_version(git_program()) >= NEWER:
         # Hooks in git's configuration work beside a hook file of pre-commit.
-        said = "; the next commit makes one, or: git ckpt save"
+        said = "; the next commit records one; to record one now: git ckpt save"
     assert ckpt("list", at=main_checkout) == Outcome(0, "", f"no checkpoints yet{said}\n")
 
 
@@ -135,7 +139,7 @@ def test_twenty_unless_told_otherwise(ckpt: Ckpt, main_checkout: Checkout) -> No
         made = [store.record("p-complete", {}).id for _ in range(22)][::-1]
     some = ckpt("list", at=main_checkout)
     assert ids_of(some) == made[:20]
-    assert some.err == "these are the newest 20; all of them: git ckpt list --all\n"
+    assert some.err == "these are the newest 20 checkpoints; to list all: git ckpt list --all\n"
     assert json.loads(ckpt("list", "--json", at=main_checkout).out)["more"] is True
     for args, count in (
         (["-n", "3"], 3),

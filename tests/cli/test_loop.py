@@ -43,7 +43,7 @@ REFUSED = [
     (("--issue", "bd-1;rm"), "'bd-1;rm' is not an issue id", "list the issues: bd list"),
     (
         ("--done", "true", "--max-iterations", "-1"),
-        "a number must be 0 or more, not -1",
+        "--max-iterations must be a whole number of 0 or more, not '-1'",
         "write a whole number, such as 20",
     ),
     (
@@ -96,7 +96,7 @@ def test_refused_before_anything_is_changed(
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("", "the plan has no name"),
+        ("", "the plan's name is empty"),
         ("no.md", "cannot read TOP/no.md, the input plan: No such file or directory"),
     ],
 )

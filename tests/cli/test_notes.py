@@ -35,7 +35,7 @@ def found(ckpt: Ckpt, checkout: Checkout) -> list[str]:
 
 def test_that_none_waits(ckpt: Ckpt, main_checkout: Checkout) -> None:
     before = main_checkout.fingerprint()
-    assert ckpt("notes", at=main_checkout) == Outcome(0, "", "no note was pending\n")
+    assert ckpt("notes", at=main_checkout) == Outcome(0, "", "no note is pending\n")
     assert main_checkout.fingerprint() == before
     assert ckpt("notes", "all", at=main_checkout).code == 2
 
@@ -52,7 +52,7 @@ def test_the_first_is_there_at_once_and_the_others_when_asked_for(
     assert ckpt("verify", at=checkout).code == 0
     assert ckpt("notes", at=checkout) == Outcome(0, "", "the notes now list all new checkpoints\n")
     assert shown(checkout) == [first, *others]
-    assert ckpt("notes", at=checkout) == Outcome(0, "", "no note was pending\n")
+    assert ckpt("notes", at=checkout) == Outcome(0, "", "no note is pending\n")
     ckpt("remove", first, at=checkout)
     assert shown(checkout) == others
 
@@ -76,7 +76,7 @@ def test_the_private_directory_may_go(ckpt: Ckpt, main_checkout: Checkout) -> No
     save(ckpt, main_checkout)
     second = save(ckpt, main_checkout)
     shutil.rmtree(main_checkout.path / ".git/ckpt")
-    assert ckpt("notes", at=main_checkout) == Outcome(0, "", "no note was pending\n")
+    assert ckpt("notes", at=main_checkout) == Outcome(0, "", "no note is pending\n")
     assert second in found(ckpt, main_checkout)
     assert ckpt("verify", "--repair", at=main_checkout).code == 0
     assert second in shown(main_checkout)

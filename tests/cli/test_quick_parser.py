@@ -97,8 +97,8 @@ def test_plain_calls_are_understood(
     name: str, words: list[str], understood: dict[str, object]
 ) -> None:
     assert quick.parse(COMMANDS[name](), words) == understood
-    assert quick.call_of([name, *words]) is not None
-    assert quick.call_of(["-q", "-C", "list", name, *words]) is not None
+    assert quick.prepare_call([name, *words]) is not None
+    assert quick.prepare_call(["-q", "-C", "list", name, *words]) is not None
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_plain_calls_are_understood(
     ],
 )
 def test_everything_else_is_left_to_typer(line: list[str]) -> None:
-    assert quick.call_of(line) is None
+    assert quick.prepare_call(line) is None
 
 
 PARTS = 3
@@ -202,7 +202,7 @@ def test_what_the_quick_door_understands_before_a_command_typer_understands_the_
     part: int, words: list[str]
 ) -> None:
     line = [*words, "save"]
-    at = quick.command_of(line)
+    at = quick.command_index(line)
     found = quick.parse(options.apply_global, line[:at])
     if found is not None and at < len(line):
         context = typer_group().make_context("git ckpt", line)
@@ -246,9 +246,9 @@ def test_both_doors_do_the_same(
     )
     words = [each.replace("TOP", str(main_checkout.path)) for each in line]
     at = tmp_path if "-C" in line else main_checkout
-    assert quick.call_of(words) is not None
+    assert quick.prepare_call(words) is not None
     quickly = ckpt(*words, at=at, stdin="{}")
-    monkeypatch.setattr(quick, "call_of", lambda _: None)
+    monkeypatch.setattr(quick, "prepare_call", lambda _: None)
     slowly = ckpt(*words, at=at, stdin="{}")
     assert quickly.code == slowly.code
     assert normal(quickly.out, main_checkout) == normal(slowly.out, main_checkout)
@@ -292,7 +292,7 @@ def test_errors_end_alike_behind_both_doors(
     monkeypatch.setattr("gitckpt.cli.main._discard_output", lambda: None)
     monkeypatch.setattr(Store, "find", fall)
     if door == "Typer":
-        monkeypatch.setattr(quick, "call_of", lambda _: None)
+        monkeypatch.setattr(quick, "prepare_call", lambda _: None)
     done = ckpt("show", "abcd", at=main_checkout)
     assert (done.code, done.out) == (outcome.code, outcome.out)
     assert done.err.startswith(outcome.err)

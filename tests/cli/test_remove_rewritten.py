@@ -42,7 +42,7 @@ def test_nothing_goes_unasked_where_nobody_can_be_asked(
     done = ckpt("remove", "--rewritten", at=checkout)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"{rewritten[0]}  ")
-    assert "hint: git ckpt remove --rewritten --force" in done.err
+    assert "hint: to remove them: git ckpt remove --rewritten --force" in done.err
     assert ids(ckpt, checkout) == [*reversed(rewritten)]
 
 

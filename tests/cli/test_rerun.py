@@ -72,7 +72,7 @@ class TestAProgramsRun:
             0,
             "TOP/.ckpt/worktrees/STAMP-lib\n",
             (
-                "run STAMP-lib will repeat 'two' and later phases; complete: one\n"
+                "run STAMP-lib will repeat 'two' and later phases; complete phases: one\n"
                 "the run's program repeats the phase when it calls Run.resume(store, RUN)\n"
             ),
         )
@@ -106,7 +106,10 @@ class TestAProgramsRun:
     def test_from_the_first_one(self, stage: Stage) -> None:
         run, _, _ = program(stage)
         done = stage.ckpt("resume", run, "--from", "one")
-        assert (done.code, done.err.splitlines()[0].rpartition("; ")[2]) == (0, "complete: none")
+        assert (done.code, done.err.splitlines()[0].rpartition("; ")[2]) == (
+            0,
+            "complete phases: none",
+        )
         assert (complete(stage, run), set(states(stage, run).values())) == ([], {"pending"})
         assert stage.ckpt("resume", run, "--from", "one").code == 0  # twice is once
         assert program(stage, run)[1] == ["one", "two", "three"]
@@ -242,7 +245,7 @@ class TestOthers:
         done = stage.ckpt("resume", id_, "--from", "one")
         assert (done.code, done.err.splitlines()[0]) == (
             2,
-            f"error: checkpoint {id_} belongs to no run, and has no phase to do again",
+            f"error: checkpoint {id_} belongs to no run, and has no phase to repeat",
         )
         run, _, _ = program(stage)
         both = stage.ckpt("resume", run, "--no-run", "--from", "one")

@@ -202,7 +202,10 @@ def test_the_task_may_change_in_flight(pair: Pair) -> None:
         (["review", "nothing.md"], "cannot read the task nothing.md: No such file or directory"),
         (["review", "x", "--filter", "y"], "'y' is not a filter"),
         (["review", "x", "--max-budget", "much"], "max_budget must be an amount, not 'much'"),
-        (["review", "x", "--max-cycles", "-1"], "a number must be 0 or more, not -1"),
+        (
+            ["review", "x", "--max-cycles", "-1"],
+            "--max-cycles must be a whole number of 0 or more, not '-1'",
+        ),
         (["review", "x", "--agent-timeout", "soon"], "agent_timeout: 'soon' is not an age"),
         (["review", "x", "--agent-timeout", "0s"], "agent_timeout must be more than 0, not '0s'"),
         (["review", "x", "--refactor", "none"], "no run is named 'none'"),
@@ -232,7 +235,7 @@ class TestInputs:
         ("word", "message"),
         [
             ("nome=b", "the pipeline ci has no input 'nome'"),
-            ("name", "'name' is not NAME=VALUE"),
+            ("name", "the input 'name' is not NAME=VALUE"),
             ("plan=x", "cannot replace the input plan, which is a file"),
         ],
     )

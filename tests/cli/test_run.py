@@ -131,7 +131,7 @@ class TestRun:
             (
                 "[1/1] one\n"
                 "      one: partial after 0.0s\n"
-                "paused at one, which asks to be tried again later. To go on: git ckpt "
+                "paused at phase one, which asks to be tried again later; to continue: git ckpt "
                 "resume STAMP-ci\n"
             ),
         )
@@ -141,7 +141,9 @@ class TestRun:
         stage.pipeline("one: true", "two: true")
         code, out, err = told(stage.ckpt("run", "ci", "--autonomy", "checkpoint"), stage)
         assert (code, out) == (0, "STAMP-ci\n")
-        assert err.splitlines()[-1] == "paused after one. To go on: git ckpt resume STAMP-ci"
+        assert (
+            err.splitlines()[-1] == "paused after phase one; to continue: git ckpt resume STAMP-ci"
+        )
         assert stage.status(stage.run()) == "paused"
 
     def test_retries_are_shown(self, stage: Stage) -> None:
@@ -169,7 +171,8 @@ class TestRun:
 
     def test_on_a_terminal_a_long_phase_shows_its_time_and_cuts_no_line(self, stage: Stage) -> None:
         script = (
-            "from gitckpt.cli.driver import Terminal; t = Terminal(); t.begins('one', 2, 1, 3); "
+            "from gitckpt.cli.driver import TerminalObserver as T; "
+            "t = T(); t.begins('one', 2, 1, 3); "
             "t.tick(2.0); t.tick(3.0); t.output(b'abc'); t.tick(4.0); t.output(b'def\\n'); "
             "t.tick(187.0); t.output(b'end'); t.ended('one', 'complete', 7501.0)"
         )
@@ -413,13 +416,13 @@ MISTAKES = [
     (
         ("run", "ci", "-i", "x"),
         2,
-        "'x' is not NAME=VALUE",
+        "the input 'x' is not NAME=VALUE",
         'write an input as: -i question="what is it?"',
     ),
     (
         ("run", "ci", "-i", "=x"),
         2,
-        "'=x' is not NAME=VALUE",
+        "the input '=x' is not NAME=VALUE",
         'write an input as: -i question="what is it?"',
     ),
     (("run", "ci", "-i", "x=1"), 2, "the pipeline ci has no input 'x'", "inputs: none"),

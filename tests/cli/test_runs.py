@@ -49,7 +49,7 @@ class TestSignals:
         assert (driver.returncode, out) == (130, f"{run}\n")
         assert normal(err, stage) == (
             "[1/2] one\n      one: failed after 0.0s\n"
-            "interrupted; to go on: git ckpt resume STAMP-ci\n\n"
+            "the run was interrupted; to continue: git ckpt resume STAMP-ci\n\n"
         )
         assert ends(*children(stage))
         newest = stage.newest(run)
@@ -304,7 +304,7 @@ class TestRuns:
         assert [
             line.split("\t")[1] for line in three.ok("runs", "--status", "failed").splitlines()
         ] == ["failed"]
-        assert three.ckpt("runs", "--status", "blocked") == (0, "", "no run has this status\n")
+        assert three.ckpt("runs", "--status", "blocked") == (0, "", "no run is blocked\n")
 
     def test_as_json(self, three: Stage) -> None:
         done = three.ckpt("runs", "--json")
@@ -338,7 +338,7 @@ class TestByHand:
         done = stage.ckpt("finish", run)
         assert (done.code, done.out) == (1, "")
         assert "cannot record run-complete: " in done.err
-        assert f"hint: remove the obstacle, then: git ckpt finish {run}\n" in done.err
+        assert f"hint: solve the problem, then: git ckpt finish {run}\n" in done.err
         assert "cannot record" in stage.ckpt("status", run).err
         flag.unlink()
         assert stage.ckpt("finish", run).code == 0
@@ -443,7 +443,9 @@ class TestResume:
         done = stage.ckpt("resume", old, "--fork")
         new, other = stage.runs()
         assert (done.code, done.out, other) == (20, f"{new}\n", old)
-        assert done.err.splitlines()[0] == f"run {new} goes on from {before.id[:8]}"
+        assert (
+            done.err.splitlines()[0] == f"new run {new} continues from checkpoint {before.id[:8]}"
+        )
         assert stage.newest(old) == before
         assert stage.checkpoint(new, "run-started").forked_from == before.id
         assert stage.calls == ["1", "2", "2"]
@@ -458,8 +460,8 @@ class TestResume:
         short = older[:8]
         code, out, err = stage.ckpt("resume", older)
         assert (code, out) == (2, "")
-        other = "start a new run: --fork; only open the files: --no-run"
-        hint = f"return the run to this checkpoint: --rewind; {other}"
+        other = "or --fork starts a new run; or --no-run only opens the files"
+        hint = f"to return the run to it: git ckpt resume {short} --rewind; {other}"
         assert err == f"error: checkpoint {short} is not the newest of run {run}\nhint: {hint}\n"
         both = stage.ckpt("resume", older, "--fork", "--rewind")
         assert (both.code, both.err.splitlines()[0]) == (
@@ -501,7 +503,7 @@ class TestResume:
         done, status = stage.ckpt("resume", run), stage.ckpt("status", run)
         assert done.out == f"{worktree}\n"
         said = (
-            f"warning: going back to {target[:8]} was interrupted; to finish: git ckpt resume "
+            f"warning: a rewind to {target[:8]} was interrupted; to finish: git ckpt resume "
             f"{target} --rewind; to cancel: git ckpt resume {before.id} --rewind\n"
         )
         assert (said in done.err) == (trigger == "phase")

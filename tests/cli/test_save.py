@@ -402,7 +402,7 @@ def test_a_path_without_dashes_is_pointed_out(
         "",
         (
             "error: no checkpoint, run or commit is named 'README'\n"
-            "hint: put paths behind two dashes: git ckpt diff ID -- PATH\n"
+            "hint: write paths after two dashes: git ckpt diff ID -- PATH\n"
         ),
     )
 
@@ -486,7 +486,7 @@ def test_who_saves_is_told_and_what_an_agent_saves_is_thinned(
         f"expired\t{each}\tmanual-complete\t0s old, one a day stays\n"
         for each in reversed(saved[:2])
     )
-    said = "error: --agent has no name\nhint: name the agent: git ckpt save --agent NAME\n"
+    said = "error: --agent is empty\nhint: name the agent: git ckpt save --agent NAME\n"
     assert ckpt("save", "--agent", " ", at=main_checkout) == Outcome(2, "", said)
 
 
@@ -550,8 +550,8 @@ def test_of_many_files_a_few_are_named(ckpt: Ckpt, main_checkout: Checkout) -> N
             f"warning: captured a possible secret: {number}.py:1 (github-pat)"
             for number in (10, 11, 12)
         ),
-        "warning: captured a possible secret: 9 more files",
-        "to declare the file no secret: git ckpt allow --secret 10.py",
+        "warning: captured possible secrets in 9 more files",
+        "if this file contains no secret: git ckpt allow --secret 10.py",
         "to list all of these files: git ckpt show SHORT",
         "saved manual-complete with uncommitted changes (13 not captured) on commit SHORT",
     ]
@@ -568,7 +568,7 @@ def test_a_file_that_looks_like_a_secret_inside_is_captured_and_warned_of(
     main_checkout.write("a.py", f"x = '{token}'\ny = '{token}'\n")
     done = ckpt("save", at=main_checkout)
     assert done.code == 0
-    settling = "to declare the file no secret: git ckpt allow --secret a.py\n"
+    settling = "if this file contains no secret: git ckpt allow --secret a.py\n"
     assert (
         f"warning: captured a possible secret: a.py:1 (github-pat) and 1 more\n{settling}"
         in done.err

@@ -512,7 +512,7 @@ class TestRefused:
                     "hint: name the step: git ckpt step start EXECUTE; or see: git ckpt step next"
                 ),
             ),
-            (["next", "PLAN"], "next takes no step\nhint: git ckpt step next"),
+            (["next", "PLAN"], "next takes no step\nhint: run: git ckpt step next"),
             (["show", "--notes", "x"], "show takes no --notes\nhint: see: git ckpt step --help"),
             (["next", "--history"], "next takes no --history\nhint: see: git ckpt step --help"),
             (
@@ -548,7 +548,10 @@ class TestRefused:
             ),
             (
                 ["start", "PLAN", "--tasks-total", "-1"],
-                "a number must be 0 or more, not -1\nhint: write a whole number, such as 20",
+                (
+                    "--tasks-total must be a whole number of 0 or more, not '-1'\n"
+                    "hint: write a whole number, such as 20"
+                ),
             ),
         ],
     )

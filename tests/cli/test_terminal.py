@@ -18,7 +18,7 @@ import pytest
 
 from gitckpt import Store, UsageError
 from gitckpt.cli import terminal
-from gitckpt.cli.driver import Terminal
+from gitckpt.cli.driver import TerminalObserver
 from tests import forked
 from tests.cli import conftest as cli
 from tests.cli.conftest import Ckpt, Spawn, document, normal, store_text
@@ -290,12 +290,12 @@ class TestWhatACommandPrints:
     def test_nothing_unseen_passes(self, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
         text = f"a\x1b[1mb\xff\u00e9\u5d4c{UNSEEN}".encode() + b"\xff\xe2\x80"
         for size in (1, 2, 3, 1000):  # a character may come in parts
-            person = Terminal()
+            person = TerminalObserver()
             for start in range(0, len(text), size):
                 person.output(text[start : start + size])
             person.ended("one", "complete", None)
             said = capfdbinary.readouterr().err.partition(b"\n")[0]
-            escaped = "".join(terminal.harmless(character) for character in UNSEEN)
+            escaped = "".join(terminal.escape_text(character) for character in UNSEEN)
             assert said == f"a\x1b[1mb\xff\u00e9\u5d4c{escaped}".encode() + b"\xff\xe2\x80"
 
     @pytest.mark.parametrize("client", ["claude", "talker"])
@@ -310,7 +310,7 @@ class TestWhatACommandPrints:
         stage.checkout.write("gitckpt.toml", f"[[pipelines.ci.phases]]\nname = 'ask'\n{phase}")
         stage.checkout.commit("a pipeline")
         said = stage.ckpt("run", "ci").err
-        escaped = "".join(terminal.harmless(character) for character in UNSEEN)
+        escaped = "".join(terminal.escape_text(character) for character in UNSEEN)
         assert f"x{escaped}" in said
         assert strange(said) == []
         _, shown = on_terminal("run", "ci", at=stage.checkout, env=stage.env)
@@ -322,7 +322,7 @@ def test_a_person_is_told_the_beginning_of_a_long_word(capsys: pytest.CaptureFix
     path = "p" * 4096
     terminal.warn(f"a {'b' * 5001} c {path}\x1b")
     terminal.remark("word " * 4000)
-    terminal.fail(UsageError("m" * 10**6, hint="h" * 10**6))
+    terminal.print_error(UsageError("m" * 10**6, hint="h" * 10**6))
     longest = "word " * 2000
     assert capsys.readouterr().err == (
         f"warning: a {'b' * 200}… c {path}\\x1b\n{longest}…\nerror: {'m' * 200}…\n"
@@ -345,4 +345,4 @@ def test_a_person_is_told_the_beginning_of_a_long_word(capsys: pytest.CaptureFix
     ],
 )
 def test_sizes_are_as_people_read_them(number: int, text: str) -> None:
-    assert terminal.size(number) == cli.size(number) == text
+    assert terminal.size_text(number) == cli.size(number) == text

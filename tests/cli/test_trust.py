@@ -113,7 +113,8 @@ def test_it_is_never_chosen(stage: Stage, elsewhere: Checkout, words: list[str])
 
 
 def test_status_does_not_deny_that_it_is_there(stage: Stage, elsewhere: Checkout) -> None:
-    said = "error: every run was fetched from another repository\nhint: name a run: git ckpt runs\n"
+    said = "error: every run was fetched from another repository\n"
+    said += "hint: to list runs: git ckpt runs; then name one\n"
     assert stage.ckpt("status", at=elsewhere.path) == (12, "", said)
 
 

@@ -75,8 +75,8 @@ def test_version(ckpt: Ckpt) -> None:
         (["save", "--foo"], "there is no option --foo", "see: git ckpt save --help"),
         (["save", "--fase", "x"], "there is no option --fase", "did you mean --phase?"),
         (["-x"], "there is no option -x", "see: git ckpt --help"),
-        (["save", "-q"], "-q goes before the command", "git ckpt -q save"),
-        (["list", "-C", "/"], "-C goes before the command", "git ckpt -C DIR list"),
+        (["save", "-q"], "-q goes before the command", "run: git ckpt -q save"),
+        (["list", "-C", "/"], "-C goes before the command", "run: git ckpt -C DIR list"),
         (
             ["save", "one", "two"],
             "too many arguments: one two",
@@ -87,26 +87,34 @@ def test_version(ckpt: Ckpt) -> None:
         (["diff", "--", "f"], "ID is missing", "see: git ckpt diff --help"),
         (["hook"], "NAME is missing", "see: git ckpt hook --help"),
         (["completion"], "bash|zsh|fish is missing", "see: git ckpt completion --help"),
-        (["completion", "tcsh"], "no completion for 'tcsh'", "known shells: bash, zsh, fish"),
-        (["list", "-n", "x"], "'x' is not a whole number", "write a whole number, such as 20"),
+        (
+            ["completion", "tcsh"],
+            "there is no completion for the shell 'tcsh'",
+            "use one of bash, zsh, fish",
+        ),
+        (
+            ["list", "-n", "x"],
+            "--limit must be a whole number of 0 or more, not 'x'",
+            "write a whole number, such as 20",
+        ),
         (
             ["list", "-n", "-1"],
-            "a number must be 0 or more, not -1",
+            "--limit must be a whole number of 0 or more, not '-1'",
             "write a whole number, such as 20",
         ),
         (
             ["runs", "-n", "-5"],
-            "a number must be 0 or more, not -5",
+            "--limit must be a whole number of 0 or more, not '-5'",
             "write a whole number, such as 20",
         ),
         (
             ["expire", "--keep-last", "-1"],
-            "a number must be 0 or more, not -1",
+            "--keep-last must be a whole number of 0 or more, not '-1'",
             "write a whole number, such as 20",
         ),
         (
             ["expire", "--keep-last=-1"],
-            "a number must be 0 or more, not -1",
+            "--keep-last must be a whole number of 0 or more, not '-1'",
             "write a whole number, such as 20",
         ),
         (
@@ -121,7 +129,7 @@ def test_version(ckpt: Ckpt) -> None:
         ),
         (
             ["expire", "--keep-last", "1.5"],
-            "'1.5' is not a whole number",
+            "--keep-last must be a whole number of 0 or more, not '1.5'",
             "write a whole number, such as 20",
         ),
         (
@@ -156,21 +164,25 @@ def test_version(ckpt: Ckpt) -> None:
             ),
         ),
         (["show", ""], "the id is empty", "list the checkpoints: git ckpt list"),
-        (["show", "--json", "--raw"], "--json, --raw and --state exclude each other", None),
+        (
+            ["show", "--json", "--raw"],
+            "--json, --raw and --state exclude each other",
+            "give only one of them",
+        ),
         (
             ["diff", "a", "b", "c"],
             "diff takes one or two ids, not 3",
-            "put paths behind two dashes: git ckpt diff ID -- PATH",
+            "write paths after two dashes: git ckpt diff ID -- PATH",
         ),
         (
             ["diff", "a", "--state"],
             "--state takes two ids: a worktree has no state",
-            "see the state of one: git ckpt show ID --state",
+            "to see the state of one checkpoint: git ckpt show ID --state",
         ),
         (
             ["diff", "a", "b", "--state", "--stat"],
             "--state compares no files",
-            "leave out --state, or --stat, --binary and the paths",
+            "leave out --state, or else --stat, --binary and the paths",
         ),
         (
             ["init", "--hooks", "magic"],
@@ -207,13 +219,14 @@ def test_quiet_leaves_out_remarks_but_neither_results_nor_warnings(
     loud = ckpt("save", "--state", "-", at=main_checkout, stdin="{}")
     assert normal(loud.out) == "ID\n"
     assert normal(loud.err) == (
-        "warning: the state is empty\nsaved manual-complete with a clean worktree on commit SHORT\n"
+        "warning: the saved state is empty\n"
+        "saved manual-complete with a clean worktree on commit SHORT\n"
     )
     quiet = ckpt("--quiet", "save", "--state", "-", at=main_checkout, stdin="{}")
     assert (quiet.code, normal(quiet.out), quiet.err) == (
         0,
         "ID\n",
-        "warning: the state is empty\n",
+        "warning: the saved state is empty\n",
     )
     assert ckpt("-q", "expire", at=main_checkout) == Outcome(0, "", "")
     assert ckpt("expire", at=main_checkout) == Outcome(0, "", "0 of 2 checkpoints expired\n")
@@ -231,7 +244,7 @@ def test_c_to_nowhere_is_10(ckpt: Ckpt, tmp_path: Path) -> None:
         "",
         (
             "error: cannot change to the directory no\\x1bwhere: No such file or directory\n"
-            "hint: give a directory that exists\n"
+            "hint: name a directory that exists\n"
         ),
     )
 
@@ -276,7 +289,10 @@ def test_a_bug_outside_any_repository_shows_the_traceback(
     assert (done.code, done.out) == (3, "")
     lines = done.err.splitlines()
     assert lines[0] == "Traceback (most recent call last):"
-    assert lines[-1] == "error: this is a bug in gitckpt: ZeroDivisionError: over"
+    assert lines[-2:] == [
+        "error: this is a bug in gitckpt: ZeroDivisionError: over",
+        "hint: report this bug with the traceback above",
+    ]
 
 
 def test_ctrl_c_is_130(main_checkout: Checkout) -> None:
@@ -384,7 +400,7 @@ def test_output_that_cannot_be_written_is_1(main_checkout: Checkout, git_ckpt: P
     )
     expected = (
         "error: cannot write the output: No space left on device\n"
-        "hint: the command had finished its work; see: git ckpt list\n"
+        "hint: the command has done its work, only its output is lost; see: git ckpt list\n"
     )
     assert (done.returncode, done.stderr) == (1, expected)
     done = subprocess.run(

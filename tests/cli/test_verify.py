@@ -192,7 +192,7 @@ def test_many_findings_of_a_kind_are_cut_for_people(ckpt: Ckpt, main_checkout: C
     assert len(done.out.splitlines()) == 41
     assert (
         done.out.splitlines()[-1]
-        == "checkpoint-invalid: 3 more; all of them: git ckpt verify --json"
+        == "checkpoint-invalid: 3 more; to see all: git ckpt verify --json"
     )
     assert len(json.loads(ckpt("verify", "--json", at=main_checkout).out)["findings"]) == 23
 

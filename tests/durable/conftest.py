@@ -13,7 +13,7 @@ import pytest
 
 from gitckpt import Attempt, Checkpoint, PhaseOptions, Query, Run, Store
 from gitckpt.durable.run.attempts import USUAL, CurrentAttempt, Session
-from gitckpt.durable.run.opener import reopen
+from gitckpt.durable.run.opener import reopen_run
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.store import inside
 from tests.conftest import Checkout, Clock, Ids, repository_of
@@ -89,7 +89,7 @@ def go_on(
     accept_changes: bool = False,
 ) -> Run:
     """Resume a run that waits with the given sleep."""
-    opening = reopen(inside(store), run, adapter="plumbing", accept_changes=accept_changes)
+    opening = reopen_run(inside(store), run, adapter="plumbing", accept_changes=accept_changes)
     return Run(Session(opening, sleep or time.sleep))
 
 
@@ -130,7 +130,7 @@ class Killed(BaseException):
 def die(run: Run, name: str, work: Callable[..., Any], conduct: PhaseOptions = USUAL) -> None:
     """Kill the driver of a run within a phase: the work of the phase raises `Killed`."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CurrentAttempt, "_fail", lambda *_: None)
+        patch.setattr(CurrentAttempt, "_record_failure", lambda *_: None)
         with pytest.raises(Killed):
             run.phase(name, work, conduct=conduct)
     crash(run)

@@ -56,7 +56,7 @@ class Stage:
         self.remote = Checkout(directory / "remote.git")
         self.programs = directory / "programs"
         self._calls = directory / "calls"
-        self._children: list[subprocess.Popen[str]] = []
+        self._list_children: list[subprocess.Popen[str]] = []
         self.programs.mkdir()
         checkout.git("init", "--quiet", "--bare", str(self.remote.path))
         checkout.git("remote", "add", "origin", str(self.remote.path))
@@ -107,12 +107,12 @@ class Stage:
             env=self.env,
             start_new_session=True,
         )
-        self._children.append(child)
+        self._list_children.append(child)
         return child
 
     def close(self) -> None:
         """End the processes of a failed test."""
-        for child in self._children:
+        for child in self._list_children:
             if child.poll() is None:
                 child.kill()
                 child.wait()

@@ -64,9 +64,11 @@ def tools(stage: Stage) -> list[int]:
 
 def watchdog_of(driver: int) -> int:
     """Return the process of the watchdog of a driver."""
-    children = process_tree.descendants({driver}, process_tree.list_processes())
+    children = process_tree.find_descendants({driver}, process_tree.list_processes())
     (found,) = (
-        process.pid for process in children if process_tree.variables(process, [WATCHDOG_VARIABLE])
+        process.pid
+        for process in children
+        if process_tree.read_variables(process, [WATCHDOG_VARIABLE])
     )
     return found
 

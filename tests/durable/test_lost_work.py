@@ -325,11 +325,13 @@ def test_f5_two_runs_of_one_plan_in_one_second_are_two(stage: Stage) -> None:
         stage.store() as here,
         open_store(str(here.worktree), clock=Clock(step=0)) as store,
     ):
-        definition = pipelines.preset("plan-to-pr", registry.OPTIONS)
+        definition = pipelines.read_preset("plan-to-pr", registry.OPTIONS)
         given = launch.read_inputs(
             inside(store), definition, {"plan": str(stage.checkout.path / "plan.md")}
         )
-        runs = [launch.start(inside(store), definition, given, name="plan").run for _ in range(3)]
+        runs = [
+            launch.start_run(inside(store), definition, given, name="plan").run for _ in range(3)
+        ]
     assert runs == [f"20270115-080000-plan{end}" for end in ("", "-2", "-3")]
     assert stage.ckpt("resume", str(runs[1])).code == 0
     assert [stage.status(str(run)) for run in runs] == ["open", "complete", "open"]

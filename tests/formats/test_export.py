@@ -271,7 +271,8 @@ class TestWhatWasBornHere:
         assert document["state"]["phase_results"]["decomposition"]["errors"] == ["no", "really"]
         branch = imports.checkout.git("branch", "--show-current")
         assert done.err.splitlines() == [
-            f"warning: not in the file: {each}" for each in ("agent = claude", f"branch = {branch}")
+            f"warning: not in the exported file: {each}"
+            for each in ("agent = claude", f"branch = {branch}")
         ]
         assert not done.out.endswith("\n")
         assert '\n  "id"' in done.out
@@ -302,7 +303,7 @@ class TestWhatWasBornHere:
         done = imports.ckpt("export", run, "--format", "forge", at=imports.checkout)
         document = yaml.safe_load(done.out)
         assert (document["id"], document["status"], document["pr_number"]) == (run, status, 7)
-        assert "warning: not in the file: the value own of the state" in done.err
+        assert "warning: not in the exported file: the value own of the state" in done.err
 
     def test_a_run_as_forge_has_the_step_that_it_is_at_and_no_others(
         self, imports: Imports
@@ -332,7 +333,10 @@ class TestWhatWasBornHere:
                 "build-progress", {}, run=run, errors=["disk full"], message="m", agent="claude"
             )
         done = imports.ckpt("export", run, "--format", "forge", at=imports.checkout)
-        told = {line.removeprefix("warning: not in the file: ") for line in done.err.splitlines()}
+        told = {
+            line.removeprefix("warning: not in the exported file: ")
+            for line in done.err.splitlines()
+        }
         commit = imports.checkout.head()
         assert told == {
             *("the error 'disk full'", "message = m", "agent = claude", f"commit = {commit}"),
@@ -389,7 +393,10 @@ class TestWhatWasBornHere:
         assert json.loads(imports.ok("export", loop.run, "--format", "rlm-act"))["own"] == [1]
         done = imports.ckpt("export", review.run, "--format", "quasar", at=imports.checkout)
         assert done.code == 0, done.err
-        assert "warning: not in the file: the key own, which quasar does not have\n" in done.err
+        assert (
+            "warning: not in the exported file: the key own, which quasar does not have\n"
+            in done.err
+        )
 
     def test_a_checkpoint_outside_of_a_run_is_none_of_forges(self, imports: Imports) -> None:
         imports.ok("save", "-m", "x")

@@ -177,12 +177,12 @@ def test_a_review_of_quasar(state: CycleState) -> None:
     data = quasar.write(checkpoint(state={"review": state.to_state()}), [])
     if state.task_title or state.phase_id is not None:
         table = tomllib.loads(data.decode())
-    assert list(table)[:19] == list(state.quasar_table())
+    assert list(table)[:19] == list(state.to_quasar_table())
     if "\0" in data.decode():
         return
     record = quasar.read(Source("checkpoint.toml", data))
     again = CycleState.from_state(record.state["review"])
-    assert again.quasar_table() == state.quasar_table()
+    assert again.to_quasar_table() == state.to_quasar_table()
     assert (again.findings, again.all_findings) == (state.findings, state.all_findings)
 
 
@@ -233,7 +233,7 @@ def test_metadata_of_superpowers(more: dict[str, Any], step: str, status: str) -
     try:
         record = superpowers.read(
             Source("conductor/tracks/t/metadata.json", json.dumps(document).encode()),
-            graph_file.preset(),
+            graph_file.read_preset(),
         )
     except Unreadable:
         pytest.fail("it is one")
@@ -252,7 +252,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
         forge.read,
         quasar.read,
         quasar.read_nebula,
-        lambda each: superpowers.read(each, graph_file.preset()),
+        lambda each: superpowers.read(each, graph_file.read_preset()),
     ):
         with pytest.raises(Unreadable):
             read(source)
@@ -271,4 +271,4 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     ],
 )
 def test_times_as_people_and_models_write_them(said: object, instant: int | None) -> None:
-    assert content.instant(said) == instant
+    assert content.to_instant(said) == instant

@@ -62,7 +62,7 @@ def test_formats_are_told_by_their_content(path: Path) -> None:
     wanted = path.relative_to(SAMPLES).parts[0].removesuffix("-checkpoints")
     if "nebula" in path.name:
         wanted = "nebula"
-    assert detection.format_of(Source(f"x{path.suffix}", path.read_bytes())) == wanted
+    assert detection.detect_format(Source(f"x{path.suffix}", path.read_bytes())) == wanted
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_formats_are_told_by_their_content(path: Path) -> None:
 )
 def test_what_is_none_of_them(text: str) -> None:
     for suffix in detection.SUFFIXES:
-        assert detection.format_of(Source(f"x{suffix}", text.encode())) is None
+        assert detection.detect_format(Source(f"x{suffix}", text.encode())) is None
 
 
 def test_a_workflow_of_somebody_else_is_none_of_forges() -> None:
     text = "id: x\ncreated_at: y\nstatus: z\nsteps:\n  - uses: actions/checkout\n"
-    assert detection.format_of(Source("x.yml", text.encode())) is None
+    assert detection.detect_format(Source("x.yml", text.encode())) is None
 
 
 @pytest.mark.parametrize(

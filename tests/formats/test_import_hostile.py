@@ -260,11 +260,11 @@ def test_a_directory_that_cannot_be_read_is_told_of(
         return scan(path)
 
     monkeypatch.setattr(os, "scandir", refuse)
-    found = list(files.search([str(checkout.path)], str(checkout.path)))
-    assert [(each.path, each.problem) for each in found if each.is_meant] == [
+    found = list(files.find_files([str(checkout.path)], str(checkout.path)))
+    assert [(each.path, each.problem) for each in found if each.is_expected] == [
         ("closed", "Permission denied")
     ]
-    assert [each.path for each in found if not each.is_meant] == ["open/x.json"]
+    assert [each.path for each in found if not each.is_expected] == ["open/x.json"]
 
 
 def test_links_are_not_followed_and_pipes_not_waited_for(imports: Imports, tmp_path: Path) -> None:

@@ -378,7 +378,7 @@ def test_a_run_of_steps_that_began_here(stage: Stage) -> None:
         1,
     )
     told = [
-        line.partition(" = ")[0].removeprefix("warning: not in the file: ")
+        line.partition(" = ")[0].removeprefix("warning: not in the exported file: ")
         for line in done.err.splitlines()
     ]
     assert told == ["branch", "commit", "the history of the run: 1 earlier checkpoints"]

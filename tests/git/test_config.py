@@ -13,7 +13,7 @@ import pytest
 from gitckpt import GitError
 from gitckpt.git import config
 from gitckpt.git.files import refs_stat
-from gitckpt.git.graph import promisor
+from gitckpt.git.graph import find_promisor
 from gitckpt.git.process import Completed
 from gitckpt.git.repository import Repository, discover
 from gitckpt.git.worktree.administration import main_worktree
@@ -274,7 +274,7 @@ class TestIsOn:
     ) -> None:
         main_checkout.git("config", "ckpt.switch", value)
         (found,) = config.read(repository, r"^ckpt\.switch$")["ckpt.switch"]
-        assert config.is_on(found) == (
+        assert config.is_true(found) == (
             main_checkout.git("config", "--type=bool", "ckpt.switch") == "true"
         )
 
@@ -284,7 +284,7 @@ class TestIsOn:
         with (main_checkout.path / ".git" / "config").open("a") as file:
             file.write("[ckpt]\n\tswitch\n")
         assert list(
-            map(config.is_on, config.read(repository, r"^ckpt\.switch$")["ckpt.switch"])
+            map(config.is_true, config.read(repository, r"^ckpt\.switch$")["ckpt.switch"])
         ) == [True]
 
     @pytest.mark.parametrize("value", ["true", "yes", "1"])
@@ -299,7 +299,7 @@ class TestIsOn:
         self, main_checkout: Checkout, repository: Repository, value: str
     ) -> None:
         main_checkout.git("config", "remote.origin.promisor", value)
-        assert promisor(repository) == "origin"
+        assert find_promisor(repository) == "origin"
 
 
 class TestUnset:

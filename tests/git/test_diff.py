@@ -94,7 +94,7 @@ def by_git(
 def by_us(
     repository: Repository, old: str, new: str, *, with_trees: bool
 ) -> list[tuple[str, bytes, bytes, bytes, str, str]]:
-    found = diff.differences(repository, old, new, with_trees=with_trees)
+    found = diff.diff_trees(repository, old, new, with_trees=with_trees)
     return [(one.status, one.path, one.old_mode, one.new_mode, one.old, one.new) for one in found]
 
 
@@ -136,7 +136,7 @@ def test_a_few_need_no_process(
     repository: Repository, main_checkout: Checkout, oids: list[str], asked: list[str]
 ) -> None:
     old, new = (made(main_checkout, {"a/b/c": entry}, oids) for entry in ENTRIES[:2])
-    assert [one.path for one in diff.differences(repository, old, new, with_trees=True)] == [
+    assert [one.path for one in diff.diff_trees(repository, old, new, with_trees=True)] == [
         b"a",
         b"a/b",
         b"a/b/c",
@@ -178,7 +178,7 @@ def test_many_pairs_are_counted_by_one_process(
     assert asked == ["diff-tree"]
     empty = trees[1]
     assert found == {
-        (old, new): len(diff.differences(repository, old or empty, new or empty))
+        (old, new): len(diff.diff_trees(repository, old or empty, new or empty))
         for old, new in pairs
     }
     assert set(found.values()) == {0, 1, 2, 3, 4}
@@ -208,7 +208,7 @@ def test_what_git_would_not_write_is_for_git_to_judge(
 def test_a_tree_that_is_missing(repository: Repository, main_checkout: Checkout) -> None:
     tree = main_checkout.git("rev-parse", "HEAD^{tree}")
     with pytest.raises(GitError):
-        diff.differences(repository, tree, "1" * len(tree))
+        diff.diff_trees(repository, tree, "1" * len(tree))
 
 
 def test_a_file_in_the_place_of_a_submodule_is_of_its_own(

@@ -9,7 +9,7 @@ import pytest
 from gitckpt.git.objects.diff import Expansion
 from gitckpt.git.objects.encoding import Entries
 from gitckpt.git.repository import discover
-from gitckpt.model.budget import Paths
+from gitckpt.model.budget import PathLimits
 from tests.conftest import Checkout
 
 
@@ -42,15 +42,19 @@ def test_as_many_as_git_lists(main_checkout: Checkout, seed: int) -> None:
                     "diff-tree", "-r", "-t", "--no-renames", old or empty, new or empty
                 ).splitlines()
             )
-            assert not Expansion(repository, Paths(listed, 9)).is_beyond(old, new)
-            assert listed == 0 or Expansion(repository, Paths(listed - 1, 9)).is_beyond(old, new)
+            assert not Expansion(repository, PathLimits(listed, 9)).is_beyond(old, new)
+            assert listed == 0 or Expansion(repository, PathLimits(listed - 1, 9)).is_beyond(
+                old, new
+            )
 
 
 def test_directories_within_each_other(main_checkout: Checkout) -> None:
     main_checkout.commit("deep", **{"a/b/c/d": "x"})
     repository = discover(str(main_checkout.path))
     top = main_checkout.git("rev-parse", "HEAD^{tree}")
-    assert [Expansion(repository, Paths(100, depth)).is_beyond("", top) for depth in (2, 3, 4)] == [
+    assert [
+        Expansion(repository, PathLimits(100, depth)).is_beyond("", top) for depth in (2, 3, 4)
+    ] == [
         True,
         False,
         False,
@@ -70,7 +74,7 @@ def test_what_both_sides_have_is_not_read(main_checkout: Checkout) -> None:
             return super().entries(tree)
 
     new = main_checkout.git("rev-parse", "HEAD^{tree}")
-    assert not Counting(repository, Paths(100, 9)).is_beyond(old, new)
+    assert not Counting(repository, PathLimits(100, 9)).is_beyond(old, new)
     assert sorted(read) == sorted(
         [old, new, *(main_checkout.git("rev-parse", f"{tree}:c") for tree in (old, new))]
     )

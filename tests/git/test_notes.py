@@ -545,7 +545,7 @@ class TestMany:
         names = [commit_name(number) for number in range(600)]
         book.change({name: [f"line {name}"] for name in names})
         own = book.checkout.git(
-            "hash-object", "-w", "--stdin", data="words of a user\n" * (MAX_NOTE_SIZE // 20)
+            "hash-object", "-w", "--stdin", data="words of a user\n" * (MAX_NOTE_SIZE // 10)
         )
         book.checkout.git("notes", "--ref=checkpoints", "add", "--force", "-C", own, names[0])
         book.change(dict.fromkeys(names, line))

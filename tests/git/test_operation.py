@@ -85,7 +85,7 @@ def test_those_are_kept_to_which_neither_head_nor_another_one_leads(
             oid for oid in some if not at or main_checkout.git("rev-list", "-n1", oid, f"^{at}")
         ]
         wanted = main_checkout.git("merge-base", "--independent", *beyond).split() if beyond else []
-        assert operation._tips(repository, set(some), at) == sorted(wanted)
+        assert operation._find_tips(repository, set(some), at) == sorted(wanted)
 
 
 @pytest.mark.parametrize("how", ["link", "garbage", "directory", "none"])
@@ -108,4 +108,4 @@ def test_the_map_of_commits_is_only_read_for_what_it_is(
         (place / "commit-map").write_bytes(b"\n".join(lines))
     elif how == "directory":
         os.mkdir(place / "commit-map")
-    assert operation.filter_repo_commits(repository) == {}
+    assert operation.read_filter_repo_map(repository) == {}

@@ -15,7 +15,7 @@ import pytest
 from gitckpt import GitError
 from gitckpt.git import fsync
 from gitckpt.git.command import require_git
-from gitckpt.git.packing import count_loose, pack
+from gitckpt.git.packing import count_loose_refs, pack
 from gitckpt.git.refs import Refs, Update
 from gitckpt.git.repository import Repository, discover
 from tests.conftest import Checkout, MakeOnce
@@ -190,7 +190,7 @@ class TestPack:
         before = see(inner)
         assert pack(opened(inner), OURS, version)
         assert see(inner) == before
-        assert count_loose(opened(inner)) == 0
+        assert count_loose_refs(opened(inner)) == 0
 
     def test_with_sha256_and_a_bare_repository(
         self, make_checkout: Callable[..., Checkout], opened: Open, version: tuple[int, ...]
@@ -199,7 +199,10 @@ class TestPack:
         blob = checkout.git("hash-object", "-w", "--stdin", data="text")
         checkout.git("update-ref", "refs/checkpoints/a", blob)
         assert pack(opened(checkout), OURS, version)
-        assert (checkout.refs(), count_loose(opened(checkout))) == ({"refs/checkpoints/a": blob}, 0)
+        assert (checkout.refs(), count_loose_refs(opened(checkout))) == (
+            {"refs/checkpoints/a": blob},
+            0,
+        )
         assert f"{blob} refs/checkpoints/a\n" in (checkout.path / "packed-refs").read_text()
 
     def test_with_objects_of_an_alternate(
@@ -212,7 +215,7 @@ class TestPack:
         add(borrower, 3)
         before = see(borrower)
         assert pack(opened(borrower), OURS, version)
-        assert (see(borrower), count_loose(opened(borrower))) == (before, 0)
+        assert (see(borrower), count_loose_refs(opened(borrower))) == (before, 0)
 
     def test_with_a_path_of_any_name(
         self, main_checkout: Checkout, tmp_path: Path, opened: Open, version: tuple[int, ...]
@@ -283,7 +286,7 @@ class TestPack:
         before = see(checkout)
         for each in (BY_LINKS, BY_OPTION):
             assert not pack(opened(checkout), OURS, each)
-        assert (see(checkout), count_loose(opened(checkout))) == (before, 0)
+        assert (see(checkout), count_loose_refs(opened(checkout))) == (before, 0)
 
 
 class TestLocks:
@@ -332,24 +335,24 @@ class TestLocks:
 class TestCountLoose:
     def test_counts_checkpoints_alone(self, main_checkout: Checkout, opened: Open) -> None:
         repository = opened(main_checkout)
-        without = count_loose(repository)
+        without = count_loose_refs(repository)
         add(main_checkout, 4)
         main_checkout.write(".git/refs/checkpoints/x.lock", "")
         main_checkout.git("update-ref", "refs/checkpoints/directory/ref", "HEAD")
-        assert [without, count_loose(repository)] == [0, 4]
+        assert [without, count_loose_refs(repository)] == [0, 4]
 
     def test_of_a_linked_worktree(
         self, main_checkout: Checkout, tmp_path: Path, opened: Open
     ) -> None:
         main_checkout.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"))
         add(main_checkout, 4)
-        assert count_loose(opened(tmp_path / "linked")) == 4
+        assert count_loose_refs(opened(tmp_path / "linked")) == 4
 
     def test_where_the_directory_is_none(
         self, main_checkout: Checkout, repository: Repository
     ) -> None:
         main_checkout.write(".git/refs/checkpoints", "")
-        assert count_loose(repository) == 0
+        assert count_loose_refs(repository) == 0
 
 
 def create(path: str, oid: str, number: int, count: int) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from gitckpt import CkptError, GitError
 from gitckpt.git.command import Standby
-from gitckpt.git.process import Child, detach, git_executable, run, run_attached
+from gitckpt.git.process import Child, git_executable, run, run_attached, start_detached
 from gitckpt.git.repository import discover
 from tests.conftest import Checkout, repository_of
 
@@ -308,8 +308,8 @@ class TestDetach:
         os.mkfifo(go)
         script = (
             "import os, sys\n"
-            "from gitckpt.git.process import detach\n"
-            "detach(['sh', '-c', 'read line <\"$1\"; echo \"$line\" >\"$2\"', "
+            "from gitckpt.git.process import start_detached\n"
+            "start_detached(['sh', '-c', 'read line <\"$1\"; echo \"$line\" >\"$2\"', "
             "'sh', *sys.argv[1:]], dict(os.environ))\n"
             "print('back')\n"
         )
@@ -338,7 +338,7 @@ class TestDetach:
             "print(streams, os.getsid(0) == os.getpid(), os.environ.get('ONLY'), "
             "file=open(sys.argv[1], 'w'))\n"
         )
-        detach([*python(script), str(answer)], {"ONLY": "this", "PATH": os.environ["PATH"]})
+        start_detached([*python(script), str(answer)], {"ONLY": "this", "PATH": os.environ["PATH"]})
         assert answer.read_text() == "['/dev/null', '/dev/null', '/dev/null'] True this\n"
         os.wait()
 
@@ -346,7 +346,7 @@ class TestDetach:
         with pytest.raises(
             CkptError, match=r"^cannot start no-such-program: No such file or directory$"
         ):
-            detach(["no-such-program"], dict(os.environ))
+            start_detached(["no-such-program"], dict(os.environ))
 
 
 class TestGitError:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from gitckpt import GitError
-from gitckpt.git.objects.diff import leaf, leaves, paths_in_tree
+from gitckpt.git.objects.diff import find_leaf, list_leaves, list_paths
 from gitckpt.git.objects.encoding import DIRECTORY, EXECUTABLE, FILE, GITLINK, LINK
 from gitckpt.git.repository import Repository, discover
 from tests.conftest import Checkout
@@ -50,19 +50,19 @@ def test_all_of_it(repository: Repository, tree: str) -> None:
         b"old": FILE,
         b"sub": GITLINK,
     }
-    found = leaves(repository, tree)
+    found = list_leaves(repository, tree)
     assert {path: mode for path, mode, _ in found} == modes
     assert all(repository.cat_file.info(oid) is not None for _, _, oid in found)
-    assert {path: mode for path, mode, _ in leaves(repository, tree, with_trees=True)} == {
+    assert {path: mode for path, mode, _ in list_leaves(repository, tree, with_trees=True)} == {
         **modes,
         b"d": DIRECTORY,
     }
 
 
 def test_one_path_is_no_pattern(repository: Repository, tree: str) -> None:
-    assert [path for path, _, _ in leaves(repository, tree, [b"d/[ab]*"])] == [b"d/[ab]*"]
-    assert leaf(repository, tree, b"d/[a]*") is None
-    assert leaf(repository, tree, b"*") is None
+    assert [path for path, _, _ in list_leaves(repository, tree, [b"d/[ab]*"])] == [b"d/[ab]*"]
+    assert find_leaf(repository, tree, b"d/[a]*") is None
+    assert find_leaf(repository, tree, b"*") is None
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_one_path_is_no_pattern(repository: Repository, tree: str) -> None:
 def test_what_is_at_a_path(
     repository: Repository, tree: str, path: bytes, mode: bytes | None
 ) -> None:
-    found = leaf(repository, tree, path)
+    found = find_leaf(repository, tree, path)
     assert (found[1] if found is not None else None) == mode
 
 
@@ -84,7 +84,7 @@ def test_which_paths_are_there(repository: Repository, tree: str, more: int) -> 
         % n
         for n in range(more)
     ]
-    assert paths_in_tree(repository, tree, [b"a", b"d", b"lin", b"sub/x", b"b", *others]) == {
+    assert list_paths(repository, tree, [b"a", b"d", b"lin", b"sub/x", b"b", *others]) == {
         b"a",
         b"d/[ab]*",
         b"d/x\ny",
@@ -92,9 +92,9 @@ def test_which_paths_are_there(repository: Repository, tree: str, more: int) -> 
 
 
 def test_no_path_is_none(repository: Repository, tree: str) -> None:
-    assert paths_in_tree(repository, tree, []) == set()
+    assert list_paths(repository, tree, []) == set()
 
 
 def test_a_tree_that_is_missing(repository: Repository) -> None:
     with pytest.raises(GitError):
-        leaves(repository, "1" * 40)
+        list_leaves(repository, "1" * 40)

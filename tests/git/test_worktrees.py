@@ -28,15 +28,15 @@ top, name = sys.argv[1:]
 repository = discover(top)
 for number in range(6):
     path = f"{top}-{name}-{number}"
-    administration.call(repository, "add", "--no-checkout", "--detach", path)
-    administration.call(repository, "list")
-    administration.call(repository, "remove", "--force", path)
+    administration.run_git(repository, "add", "--no-checkout", "--detach", path)
+    administration.run_git(repository, "list")
+    administration.run_git(repository, "remove", "--force", path)
 repository.close()
 """
 
 
 def paths_of(repository: Repository) -> list[str]:
-    listing = administration.call(repository, "list", "--porcelain").out.decode()
+    listing = administration.run_git(repository, "list", "--porcelain").out.decode()
     return [
         line.removeprefix("worktree ")
         for line in listing.splitlines()

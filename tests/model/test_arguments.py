@@ -94,27 +94,27 @@ def test_the_one_that_is_no_string_is_named_by_its_place() -> None:
 
 def test_a_map_is_copied() -> None:
     given = OrderedDict(a=1)
-    made = arguments.mapping("state", given)
+    made = arguments.as_mapping("state", given)
     assert (type(made), made) == (dict, {"a": 1})
     made["b"] = 2
     assert given == {"a": 1}
-    assert arguments.mapping("state", None) == {}
+    assert arguments.as_mapping("state", None) == {}
     assert (
-        problem(arguments.mapping, "state", [("a", 1)])
+        problem(arguments.as_mapping, "state", [("a", 1)])
         == "state: must be a map of names to values, not [('a', 1)]"
     )
 
 
 @pytest.mark.parametrize("paths", [[], ["a", b"b"], ("a",), [Path("a")], {"a"}])
 def test_paths_are_several(paths: Any) -> None:
-    assert arguments.paths_of(paths) == tuple(paths)
-    assert arguments.paths_of(iter(paths)) == tuple(paths)
+    assert arguments.as_paths(paths) == tuple(paths)
+    assert arguments.as_paths(iter(paths)) == tuple(paths)
 
 
 @pytest.mark.parametrize("paths", [None, 3, {"a": 1}])
 def test_what_is_no_list_of_paths_is_refused(paths: Any) -> None:
-    assert problem(arguments.paths_of, paths) == f"paths: must be a list of paths, not {paths!r}"
-    assert problem(arguments.paths_of, [b"a", paths]) == f"paths[1]: must be a path, not {paths!r}"
+    assert problem(arguments.as_paths, paths) == f"paths: must be a list of paths, not {paths!r}"
+    assert problem(arguments.as_paths, [b"a", paths]) == f"paths[1]: must be a path, not {paths!r}"
 
 
 def test_a_path_may_have_to_be_text() -> None:
@@ -132,15 +132,15 @@ def test_a_path_may_have_to_be_text() -> None:
 
 
 def test_all_of_a_list_is_of_one_type() -> None:
-    assert arguments.instances("codes", iter([1, 2]), int, "a code") == (1, 2)
-    assert arguments.instances("codes", None, int, "a code") == ()
+    assert arguments.as_tuple("codes", iter([1, 2]), int, "a code") == (1, 2)
+    assert arguments.as_tuple("codes", None, int, "a code") == ()
     assert (
-        problem(arguments.instances, "codes", [1, "2"], int, "a code")
+        problem(arguments.as_tuple, "codes", [1, "2"], int, "a code")
         == "codes[1]: must be a code, not '2'"
     )
     for wrong in ("12", {1: 2}, 7, b"1"):
         assert (
-            problem(arguments.instances, "codes", wrong, int, "a code")
+            problem(arguments.as_tuple, "codes", wrong, int, "a code")
             == f"codes: must be a list with each item a code, not {wrong!r}"
         )
 
@@ -160,7 +160,7 @@ def test_what_is_no_length_of_time_is_refused(seconds: Any) -> None:
 
 @pytest.mark.parametrize("path", ["a", b"a", Path("a")])
 def test_one_path_alone_is_refused(path: Any) -> None:
-    assert problem(arguments.paths_of, path) == f"paths: must be a list of paths, not {path!r}"
+    assert problem(arguments.as_paths, path) == f"paths: must be a list of paths, not {path!r}"
 
 
 @pytest.mark.parametrize("number", [0, 1, 10**30])

@@ -33,7 +33,7 @@ PLENTY = Budget(1 << 30, 1 << 30, 1 << 30)
 def excess(text: str, limits: Budget = budget.DOCUMENT) -> str:
     """Return the exceeded limit, or "" if a reader would accept the text."""
     try:
-        budget.require(text, limits)
+        budget.require_within(text, limits)
     except Excess as error:
         return str(error)
     return ""
@@ -88,7 +88,7 @@ def test_names_and_values_are_counted_and_nothing_within_strings_and_comments(
             == f"more than {values - 1} values in arrays"
         )
     with pytest.raises(Excess, match="too large"):
-        budget.require(text, Budget(len(text) - 1, names, values))
+        budget.require_within(text, Budget(len(text) - 1, names, values))
 
 
 @pytest.mark.parametrize(

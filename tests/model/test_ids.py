@@ -171,7 +171,7 @@ def test_an_oid_has_40_or_64_hex_digits(text: str, expected: bool) -> None:
     ],
 )
 def test_a_slug_keeps_ascii_letters_and_digits(name: str, expected: str) -> None:
-    assert ids.slug(name) == expected
+    assert ids.make_slug(name) == expected
 
 
 @pytest.mark.parametrize(
@@ -185,11 +185,11 @@ def test_a_slug_keeps_ascii_letters_and_digits(name: str, expected: str) -> None
 def test_a_run_id_has_stamp_slug_and_from_the_second_attempt_a_number(
     attempt: int, expected: str
 ) -> None:
-    assert ids.run_id("20261121-201500", "Add login", attempt) == expected
+    assert ids.make_run_id("20261121-201500", "Add login", attempt) == expected
 
 
 def test_the_first_attempt_is_meant_where_none_is_named() -> None:
-    assert ids.run_id("20261121-201500", "Add login") == RUN
+    assert ids.make_run_id("20261121-201500", "Add login") == RUN
 
 
 def test_a_run_id_has_up_to_200_characters() -> None:
@@ -200,8 +200,8 @@ def test_a_run_id_has_up_to_200_characters() -> None:
 @quick
 @given(st.text(max_size=120), st.integers(1, 10_000))
 def test_whatever_a_run_is_called_its_id_is_a_run_id(name: str, attempt: int) -> None:
-    assert ids.is_run_id(ids.run_id("20261121-201500", name, attempt))
-    assert ids.slug(ids.slug(name)) == ids.slug(name)
+    assert ids.is_run_id(ids.make_run_id("20261121-201500", name, attempt))
+    assert ids.make_slug(ids.make_slug(name)) == ids.make_slug(name)
 
 
 HOSTILE = [

@@ -11,12 +11,12 @@ from gitckpt.model import arguments
     "one", ["Write tests", "write-tests", "WRITE_TESTS", " write tests ", "write_Tests-"]
 )
 def test_names_are_compared_without_case_hyphens_and_underscores(one: str) -> None:
-    assert arguments.folded(one) == "write tests"
+    assert arguments.normalize_name(one) == "write tests"
 
 
 @pytest.mark.parametrize(("one", "other"), [("a b", "ab"), ("tests", "test"), ("a  b", "a b")])
 def test_other_names_differ(one: str, other: str) -> None:
-    assert arguments.folded(one) != arguments.folded(other)
+    assert arguments.normalize_name(one) != arguments.normalize_name(other)
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,11 @@ def test_the_closest_of_several(
     ],
 )
 def test_the_first_of_many(number: int, limit: int, text: str) -> None:
-    assert arguments.first_of("abcde"[:number], limit) == text
+    assert arguments.join_first("abcde"[:number], limit) == text
 
 
 def test_five_are_shown_by_default() -> None:
-    assert arguments.first_of("abcdefg") == "a, b, c, d, e and 2 more"
+    assert arguments.join_first("abcdefg") == "a, b, c, d, e and 2 more"
 
 
 def test_six_tenths_must_be_the_same_by_default() -> None:
@@ -74,7 +74,7 @@ def test_six_tenths_must_be_the_same_by_default() -> None:
     ],
 )
 def test_a_path_is_quoted_where_it_is_no_text(path: bytes, text: str) -> None:
-    assert arguments.quoted(path) == text
+    assert arguments.quote_path(path) == text
 
 
 @pytest.mark.parametrize(

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from gitckpt.model.note import MORE, changed, is_full, link_id, link_line
+from gitckpt.model.note import MORE, format_link, has_more, link_id, update_note
 
 
 def link(number: int, phase: str = "a-complete") -> str:
-    return link_line(
+    return format_link(
         f"{number:08x}-0000-4000-8000-000000000000", phase, f"2027-01-15T08:00:{number:02}.000000Z"
     )
 
 
 def test_a_line_links_a_checkpoint() -> None:
-    line = link_line("an-id", "write  the\ttests-complete", "2026-11-21T20:15:00Z")
+    line = format_link("an-id", "write  the\ttests-complete", "2026-11-21T20:15:00Z")
     assert (line, link_id(line)) == ("an-id write the tests-complete 2026-11-21T20:15:00Z", "an-id")
 
 
 def test_control_characters_are_escaped() -> None:
-    line = link_line(
+    line = format_link(
         "an-id", "\x1b[31mred\x07\u202egr\u00f6\u00dfe\x9b-complete", "2026-11-21T20:15:00Z"
     )
     assert (
@@ -29,16 +29,21 @@ def test_control_characters_are_escaped() -> None:
 
 def test_new_links_come_last_and_once() -> None:
     lines = [link(2), "by hand", link(1)]
-    assert changed(lines, [link(3), link(1), link(3)], ()) == [link(2), "by hand", link(1), link(3)]
-    assert changed([], [link(1), link(2)], ()) == [link(1), link(2)]
+    assert update_note(lines, [link(3), link(1), link(3)], ()) == [
+        link(2),
+        "by hand",
+        link(1),
+        link(3),
+    ]
+    assert update_note([], [link(1), link(2)], ()) == [link(1), link(2)]
 
 
 def test_a_link_that_says_something_else_is_replaced_in_its_place() -> None:
-    assert changed([link(1, "old-complete"), "by hand"], [link(1)], ()) == [link(1), "by hand"]
+    assert update_note([link(1, "old-complete"), "by hand"], [link(1)], ()) == [link(1), "by hand"]
 
 
 def test_links_that_git_has_joined_are_listed_once() -> None:
-    assert changed([link(1), link(2), "by hand", link(1), "by hand"], [], ()) == [
+    assert update_note([link(1), link(2), "by hand", link(1), "by hand"], [], ()) == [
         link(1),
         link(2),
         "by hand",
@@ -47,26 +52,26 @@ def test_links_that_git_has_joined_are_listed_once() -> None:
 
 
 def test_what_is_gone_is_not_listed() -> None:
-    assert changed(["", link(1), link(2)], [], {link_id(link(1))}) == ["", link(2)]
-    assert changed(["", link(1)], [], {link_id(link(1))}) == []
+    assert update_note(["", link(1), link(2)], [], {link_id(link(1))}) == ["", link(2)]
+    assert update_note(["", link(1)], [], {link_id(link(1))}) == []
 
 
 @pytest.mark.parametrize("line", ["and 3 more", "reviewed", "00000001-0000", "  indented", ""])
 def test_what_people_write_is_theirs(line: str) -> None:
-    assert changed([line, link(1)], [], {link_id(link(1)), line}) == ([line] if line else [])
+    assert update_note([line, link(1)], [], {link_id(link(1)), line}) == ([line] if line else [])
 
 
 def test_the_newest_twenty_are_listed_and_that_there_are_more() -> None:
-    lines = changed(["by hand"], [link(number) for number in reversed(range(20))], ())
-    assert (len(lines), is_full(lines)) == (21, False)
-    lines = changed(lines, [link(21), link(20)], ())
+    lines = update_note(["by hand"], [link(number) for number in reversed(range(20))], ())
+    assert (len(lines), has_more(lines)) == (21, False)
+    lines = update_note(lines, [link(21), link(20)], ())
     assert lines == [
         "by hand",
         *(link(number) for number in (*reversed(range(2, 20)), 21, 20)),
         MORE,
     ]
-    assert changed(lines, [link(1), link(20)], ()) == lines
-    fewer = changed(lines, [], {link_id(link(number)) for number in range(5, 22)})
+    assert update_note(lines, [link(1), link(20)], ()) == lines
+    fewer = update_note(lines, [], {link_id(link(number)) for number in range(5, 22)})
     assert fewer == ["by hand", link(4), link(3), link(2), MORE]
-    assert changed(fewer, [], {link_id(link(number)) for number in range(5)}) == ["by hand"]
-    assert changed([link(2), MORE, MORE, link(1)], [], ()) == [link(2), link(1), MORE]
+    assert update_note(fewer, [], {link_id(link(number)) for number in range(5)}) == ["by hand"]
+    assert update_note([link(2), MORE, MORE, link(1)], [], ()) == [link(2), link(1), MORE]

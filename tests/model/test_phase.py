@@ -32,7 +32,7 @@ def test_a_label_splits_at_its_last_hyphen(label: str, expected: tuple[str, str]
 
 @pytest.mark.parametrize("status", phase.STATUSES)
 def test_a_label_with_a_status_is_taken_as_it_is(status: str) -> None:
-    assert phase.label(f"code-review-{status}") == f"code-review-{status}"
+    assert phase.to_label(f"code-review-{status}") == f"code-review-{status}"
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_label_with_a_status_is_taken_as_it_is(status: str) -> None:
     ],
 )
 def test_a_name_without_status_counts_as_complete(text: str, expected: str) -> None:
-    assert phase.label(text) == expected
+    assert phase.to_label(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_name_without_status_counts_as_complete(text: str, expected: str) -> N
 )
 def test_a_label_without_a_name_or_with_control_characters_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as caught:
-        phase.label(text)
+        phase.to_label(text)
     assert (caught.value.message, caught.value.hint) == (
         f"{text!r} is not a phase",
         (
@@ -107,13 +107,13 @@ def test_a_label_without_a_name_or_with_control_characters_is_refused(text: str)
 @given(st.text(max_size=30))
 def test_what_label_returns_is_a_label_with_a_name_and_a_known_status(text: str) -> None:
     try:
-        made = phase.label(text)
+        made = phase.to_label(text)
     except UsageError:
         return
     name, status = phase.split(made)
     assert name.strip()
     assert status in phase.STATUSES
-    assert phase.label(made) == made
+    assert phase.to_label(made) == made
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def newest(found: list[Candidate], rules: Policy) -> Newest:
 
 
 def apply(found: list[Candidate], rules: Policy, now: int) -> list[Decision]:
-    return policy.apply(found, rules, newest(found, rules), now=now)
+    return policy.decide_all(found, rules, newest(found, rules), now=now)
 
 
 def candidate(
@@ -516,7 +516,7 @@ UNFINISHED = [
     ],
 )
 def test_one_run(found: RunCandidate, rules: Policy, expires: bool, reason: str) -> None:
-    assert policy.apply_to_runs([found], rules, now=NOW) == [
+    assert policy.decide_runs([found], rules, now=NOW) == [
         Decision("r", expires=expires, reason=reason)
     ]
 
@@ -528,7 +528,7 @@ def test_the_newest_unfinished_runs_stay_and_the_rest_goes_by_age() -> None:
         run(402, "open", name="c"),
         run(403, "blocked", name="d"),
     ]
-    told = policy.apply_to_runs(found, replace(ALL, keep_last=2), now=NOW)
+    told = policy.decide_runs(found, replace(ALL, keep_last=2), now=NOW)
     assert [(each.id, each.expires, each.reason) for each in told] == [
         ("a", False, "unfinished: failed, among the newest 2"),
         ("b", True, "complete, 401d old, limit 7d"),
@@ -542,8 +542,8 @@ def test_an_age_of_a_second_is_told_as_such() -> None:
     second, less = (
         RunCandidate("r", NOW - age, runstate.COMPLETE) for age in (times.MICRO, times.MICRO - 1)
     )
-    assert policy.apply_to_runs([second], rules, now=NOW)[0].reason == "complete, 1s old, limit 1s"
-    assert policy.apply_to_runs([less], rules, now=NOW)[0].reason == "complete, 0s old, limit 1s"
+    assert policy.decide_runs([second], rules, now=NOW)[0].reason == "complete, 1s old, limit 1s"
+    assert policy.decide_runs([less], rules, now=NOW)[0].reason == "complete, 0s old, limit 1s"
 
 
 def test_a_run_stays_as_long_as_an_unfinished_one_refers_to_it() -> None:
@@ -552,17 +552,17 @@ def test_a_run_stays_as_long_as_an_unfinished_one_refers_to_it() -> None:
         run(20, "failed", name="middle", needed_by=("fork",)),
         run(40, name="old", needed_by=("middle",)),
     ]
-    told = policy.apply_to_runs(found, Policy(), now=NOW)
+    told = policy.decide_runs(found, Policy(), now=NOW)
     assert told[2] == Decision(
         "old", expires=False, reason="the unfinished run middle refers to this run"
     )
-    told = policy.apply_to_runs(found, replace(ALL, older_than=10 * DAY), now=NOW)
+    told = policy.decide_runs(found, replace(ALL, older_than=10 * DAY), now=NOW)
     assert [(each.expires, each.reason) for each in told] == [
         (False, "unfinished: failed, 1d old, limit 10d"),
         (False, "the unfinished run fork refers to this run"),
         (False, "the unfinished run middle refers to this run"),
     ]
-    told = policy.apply_to_runs(found, replace(ALL, older_than=0), now=NOW)
+    told = policy.decide_runs(found, replace(ALL, older_than=0), now=NOW)
     assert [each.expires for each in told] == [True, True, True]
 
 
@@ -588,7 +588,7 @@ def test_progress_within_phases_that_are_complete_is_squashed(
 ) -> None:
     words = [label.partition(":") for label in labels.split()]
     chain = [(str(at), label, trigger or "phase") for at, (label, _, trigger) in enumerate(words)]
-    assert policy.squashed(chain) == {str(at): name for at, name in gone.items()}
+    assert policy.find_squashed(chain) == {str(at): name for at, name in gone.items()}
 
 
 def crowds() -> st.SearchStrategy[list[Candidate]]:
@@ -612,7 +612,7 @@ def crowds() -> st.SearchStrategy[list[Candidate]]:
 def gone(found: list[Candidate], rules: Policy, now: int) -> set[str]:
     return {
         each.id
-        for span in policy.spans(found, rules, newest(found, rules), now=now)
+        for span in policy.find_spans(found, rules, newest(found, rules), now=now)
         for each in span.due
     }
 
@@ -663,7 +663,7 @@ def spans_of(ages: list[int], rules: Policy) -> list[tuple[str, str, list[str]]]
     The ages of the checkpoints are also their ids.
     """
     found = [replace(candidate(name=str(age)), time=NOW - age) for age in ages]
-    spans = policy.spans(found, rules, newest(found, rules), now=NOW)
+    spans = policy.find_spans(found, rules, newest(found, rules), now=NOW)
     return [(span.length, span.newest.id, [each.id for each in span.due]) for span in spans]
 
 
@@ -688,9 +688,13 @@ def test_everything_is_true_or_false(value: Any) -> None:
 
 def test_what_thinning_says() -> None:
     found = [candidate(days, name=str(days)) for days in (2.02, 2.021, 9.02, 9.021)]
-    spans = policy.spans(found, NO_RANK, newest(found, NO_RANK), now=NOW)
+    spans = policy.find_spans(found, NO_RANK, newest(found, NO_RANK), now=NOW)
     said = [
-        (span.length, span.newest.id, [policy.thinned(each, span, now=NOW) for each in span.due])
+        (
+            span.length,
+            span.newest.id,
+            [policy.thinning_decision(each, span, now=NOW) for each in span.due],
+        )
         for span in spans
     ]
     assert said == [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gitckpt import InvalidCheckpoint
-from gitckpt.model.table import TableReader, shown
+from gitckpt.model.table import TableReader, short_repr
 
 VALUES = {
     "yes": True,
@@ -68,6 +68,6 @@ def test_what_is_of_another_type_is_refused(
 
 
 def test_a_value_is_shown_cut_to_sixty_characters_or_as_many_as_asked_for() -> None:
-    assert shown("x" * 100) == f"'{'x' * 59}"
-    assert shown("x" * 100, 10) == f"'{'x' * 9}"
-    assert shown(16**5000) == "an integer of thousands of digits"
+    assert short_repr("x" * 100) == f"'{'x' * 59}"
+    assert short_repr("x" * 100, 10) == f"'{'x' * 9}"
+    assert short_repr(16**5000) == "an integer of thousands of digits"

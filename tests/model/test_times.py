@@ -304,13 +304,13 @@ def test_a_shown_age_is_an_age_that_is_no_longer_than_the_true_one(length: int) 
 def test_a_length_of_time_is_written_in_the_largest_unit_that_it_is_a_multiple_of(
     length: int, expected: str
 ) -> None:
-    assert times.length_text(length) == expected
+    assert times.exact_age_text(length) == expected
 
 
 @quick
 @given(st.integers(0, 10**9))
 def test_what_is_written_of_a_length_of_time_is_read_as_the_same(seconds: int) -> None:
-    assert times.parse_age(times.length_text(seconds * times.MICRO)) == seconds * times.MICRO
+    assert times.parse_age(times.exact_age_text(seconds * times.MICRO)) == seconds * times.MICRO
 
 
 @quick

@@ -275,4 +275,4 @@ def test_nesting_beyond_what_python_follows_raises_value_error(text: str) -> Non
     ],
 )
 def test_a_pointer_is_written_as_rfc_6901_says(path: Any, expected: str) -> None:
-    assert toml.pointer(path) == expected
+    assert toml.json_pointer(path) == expected

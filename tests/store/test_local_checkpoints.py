@@ -81,7 +81,7 @@ def test_each_record_extends_the_chain(
     make_store(checkout.main).save("b-complete", {}, run=run)
     heads.append(head(store, run))
     assert noted(store, run) == heads
-    assert inside(store).heads.is_ours(run)
+    assert inside(store).heads.is_local(run)
     assert [store.is_ours(store.read(entry.id)) for entry in store.list()] == [True] * 3
 
 
@@ -121,7 +121,7 @@ def test_what_stands_on_somebody_elses_is_somebody_elses(
     made = make_store(main_checkout).record("b-complete", {}, run=run)
     assert noted(plain, run) == [ours]
     assert not plain.is_ours(made)
-    assert not inside(plain).heads.is_ours(run)
+    assert not inside(plain).heads.is_local(run)
 
 
 def test_a_driver_goes_on_from_nothing_that_others_wrote(
@@ -173,7 +173,7 @@ def test_where_the_newest_is_removed_the_one_before_is_ours(plain: Store) -> Non
     run = started(plain)
     newest = plain.record("a-complete", {}, run=run)
     plain.remove([newest.id])
-    assert inside(plain).heads.is_ours(run)
+    assert inside(plain).heads.is_local(run)
     plain.remove([entry.id for entry in plain.list()])
     assert noted(plain, run) == []
 
@@ -215,14 +215,14 @@ def test_a_line_that_a_full_disk_has_cut_off_spoils_no_other(plain: Store) -> No
     path = Path(private_dir(plain), "chains", run)
     path.write_text(path.read_text() + "0123456")
     plain.record("a-complete", {}, run=run)
-    assert inside(plain).heads.is_ours(run)
+    assert inside(plain).heads.is_local(run)
 
 
 def test_where_it_cannot_be_noted_there_is_a_checkpoint_all_the_same(plain: Store) -> None:
     place = Path(make_private_dir(plain), "chains")
     place.write_text("in the way")
     run = started(plain)
-    assert not inside(plain).heads.is_ours(run)
+    assert not inside(plain).heads.is_local(run)
     assert f"git ckpt resume {run} --trust" in (place.parent / "log").read_text()
 
 
@@ -238,7 +238,7 @@ def test_of_several_processes_each_line_is_there(plain: Store, main_checkout: Ch
     made = forked.together(*((extended, (str(main_checkout.path), worker)) for worker in range(4)))
     assert len({one for each in made for one in each}) == 24
     assert {entry.oid for entry in plain.list()} <= set(noted(plain, run))
-    assert inside(plain).heads.is_ours(run)
+    assert inside(plain).heads.is_local(run)
 
 
 @pytest.mark.sampled(6)
@@ -256,7 +256,7 @@ def test_a_git_that_dies_within_the_transaction_makes_no_run_of_ours_foreign(
     with make_store(main_checkout) as store:
         store.record("a-complete", {}, run=run)
     assert git.has_died
-    assert inside(make_store(main_checkout)).heads.is_ours(run)
+    assert inside(make_store(main_checkout)).heads.is_local(run)
 
 
 KILLED = """
@@ -296,7 +296,7 @@ def test_a_kill_at_each_write_leaves_the_run_ours(main_checkout: Checkout) -> No
         with open_store(str(main_checkout.path)) as store:
             for run in [each.run for each in store.runs()]:
                 inside(store).heads.move_up(run)
-                assert inside(store).heads.is_ours(run), (at, run)
+                assert inside(store).heads.is_local(run), (at, run)
                 begun += 1
                 store.remove([entry.id for entry in store.list()])
         if done.returncode == 0:
@@ -311,10 +311,10 @@ def test_a_run_that_is_adopted_is_ours_as_it_stands(plain: Store, main_checkout:
     older = plain.record("a-complete", {}, run=run)
     evil = forge(main_checkout, run)
     trust.adopt(inside(plain), run, evil)
-    assert inside(plain).heads.is_ours(run)
+    assert inside(plain).heads.is_local(run)
     assert trust.read(inside(plain), run, older.id) == older
     forge(main_checkout, run, **{"evil = 1": "evil = 2"})
-    assert not inside(plain).heads.is_ours(run)
+    assert not inside(plain).heads.is_local(run)
 
 
 def test_a_checkpoint_that_was_replaced_is_not_read_for_the_one_of_ours(

@@ -55,7 +55,7 @@ def assert_found(text: str, secret: str) -> None:
     data = text.encode()
     start = data.index(secret.encode())
     end = start + len(secret)
-    hits = secrets.find(data)
+    hits = secrets.find_hits(data)
     assert any(hit.start <= start and end <= hit.end <= end + 1 for hit in hits), (text, hits)
 
 
@@ -174,4 +174,4 @@ def test_what_services_hand_out_is_found(service: str) -> None:
     ],
 )
 def test_what_stands_in_documentation_is_none(text: str) -> None:
-    assert secrets.find(text.encode()) == []
+    assert secrets.find_hits(text.encode()) == []

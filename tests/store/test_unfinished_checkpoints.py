@@ -76,9 +76,9 @@ def test_leftovers_are_swept_once_they_are_old(checkout: Checkout) -> None:
     with _store(checkout) as store:
         whole = store.record("whole-complete")
         left = _leave_behind(checkout, store)
-        assert sweep.sweep(inside(store).repository, inside(store).refs) == []
+        assert sweep.sweep_refs(inside(store).repository, inside(store).refs) == []
         _age(checkout, (*left, "refs/keep/ckpt/" + whole.git_sha))
-        assert sweep.sweep(inside(store).repository, inside(store).refs) == sorted(left)
+        assert sweep.sweep_refs(inside(store).repository, inside(store).refs) == sorted(left)
     assert sorted(checkout.refs(*OWN_REFS)) == [
         "refs/checkpoints/" + whole.id,
         "refs/keep/ckpt/" + whole.git_sha,
@@ -91,8 +91,8 @@ def test_nothing_is_swept_while_a_checkpoint_is_being_written(main_checkout: Che
         _age(main_checkout, left)
         with ref_names.write_lock(inside(store).repository, 0) as held:
             assert held
-            assert sweep.sweep(inside(store).repository, inside(store).refs) == []
-        assert sweep.sweep(inside(store).repository, inside(store).refs) == sorted(left)
+            assert sweep.sweep_refs(inside(store).repository, inside(store).refs) == []
+        assert sweep.sweep_refs(inside(store).repository, inside(store).refs) == sorted(left)
 
 
 def test_scratch_files_are_swept_once_they_are_old(
@@ -137,7 +137,7 @@ def test_what_a_killed_process_had_half_written_is_swept(
         half[0].mkdir()
         assert sweep.sweep_files(inside(store).repository) == []
         monkeypatch.setattr(leftovers, "OBJECTS_QUIET", 0)
-        assert sorted(sweep.left_files(inside(store).repository)) == sorted(map(str, half))
+        assert sorted(sweep.find_leftover_files(inside(store).repository)) == sorted(map(str, half))
         monkeypatch.setattr(times, "GRACE", -1)
         assert sweep.sweep_files(inside(store).repository) == sorted(map(str, (*beside, *half)))
 
@@ -202,7 +202,7 @@ class TestInterruptedRemovals:
         with _store(main_checkout) as store:
             with open(os.path.join(private_dir(store), "removing"), "a") as file:
                 file.write(f"{interrupted[0].rpartition('/')[2]}\n../../heads/main\n")
-            inside(store).remover().settle()
+            inside(store).remover().update_keep_refs()
         assert list(main_checkout.refs("refs/ckpt/trees")) == interrupted
         assert require_whole(main_checkout)
         assert main_checkout.refs("refs/heads")
@@ -256,7 +256,7 @@ def test_a_lock_of_a_ref_that_nobody_needs_is_swept(main_checkout: Checkout) -> 
             path.touch()
         for path in (ours, theirs):
             os.utime(path, (1_000_000_000, 1_000_000_000))
-        sweep.sweep(inside(store).repository, inside(store).refs)
+        sweep.sweep_refs(inside(store).repository, inside(store).refs)
         assert [path.exists() for path in (ours, young, theirs)] == [False, True, True]
 
 

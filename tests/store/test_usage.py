@@ -418,7 +418,8 @@ class TestWorktrees:
 
     def test_have_files_beside_them(self, plain: Store, opened: dict[str, Path]) -> None:
         place = Path(
-            run_files.of_run(inside(plain).repository, "20270115-080001-complete").path, "output"
+            run_files.files_of_run(inside(plain).repository, "20270115-080001-complete").path,
+            "output",
         )
         place.mkdir(parents=True)
         (place / "answer.md").write_text("42\n")
@@ -540,7 +541,7 @@ class TestLeftovers:
         ],
     )
     def test_have_a_kind_by_their_names(self, path: str, kind: str) -> None:
-        assert sweep.kind_of(path) == kind
+        assert sweep.scratch_kind_of(path) == kind
 
     def test_of_worktrees_half_made_and_half_removed(
         self, plain: Store, main_checkout: Checkout

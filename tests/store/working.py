@@ -70,5 +70,5 @@ def crashed(store: Store, run: str) -> None:
     found = leases.read(run)
     assert found is not None
     lease = replace(found[1], started="1")
-    Path(leases._files._path(lease)).touch()
+    Path(leases._files._lock_path(lease)).touch()
     leases.swap(lease, found[0], is_ours=True)

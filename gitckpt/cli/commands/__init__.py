@@ -1,4 +1,4 @@
-"""The functions of the commands: check options, call the store, print the result.
+"""Check a command's options, call the store, and print the result.
 
-Public modules: all; `gitckpt.cli.parser.commands` names each.
+Public modules: all; `gitckpt.cli.parser.commands` lists their commands.
 """

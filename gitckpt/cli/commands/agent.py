@@ -148,7 +148,7 @@ def _row(turn: Turn, files: Sequence[FileChange]) -> tuple[str | None, ...]:
     added = sum(change.added or 0 for change in files)
     removed = sum(change.removed or 0 for change in files)
     count = f"{len(files)} +{added} -{removed}" if files else ""
-    age = terminal.age(turn.before.time, times.now())
+    age = terminal.age_or_timestamp(turn.before.time, times.now())
     guards = str(len(turn.guards) or "")
     return f"{name}:{turn.number}", age, turn.before.agent, count, guards, turn.before.message
 

@@ -1,4 +1,4 @@
-"""`git ckpt demo`: kill a real job, delete its files, and resume it."""
+"""Implement `git ckpt demo`: kill a real job, delete its files, and resume it."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ def run_demo(directory: str | None = None) -> bool:
 def _make_scratch(directory: str | None) -> str:
     if directory is None:
         return os.path.realpath(tempfile.mkdtemp(prefix="gitckpt-demo-"))
+    hint = "name a directory that git ckpt can create: git ckpt demo --dir DIR"
     try:
         os.makedirs(directory)
     except FileExistsError:
-        hint = "name a directory that does not exist"
         raise UsageError(f"{directory} exists already", hint=hint) from None
     except OSError as error:
-        raise CkptError(f"cannot make {directory}: {error.strerror}") from None
+        raise CkptError(f"cannot make {directory}: {error.strerror}", hint=hint) from None
     return os.path.realpath(directory)
 
 
@@ -106,7 +106,7 @@ class _Demo:
             file.write(JOB)
         self.show("cat job.sh")
         self.show("git add . && git commit --quiet --message='Add the job'")
-        self.commit = self.ask("git rev-parse HEAD")
+        self.commit = self.run("git rev-parse HEAD")
         self.say("Uncommitted work by hand: part of it is staged, part of it is not even tracked.")
         self.show("echo '# by hand' >> app.py && git add app.py && echo 'ask Ada' > todo.txt")
 
@@ -114,7 +114,7 @@ class _Demo:
         self.say("The job runs, in the background, and its second part would take an hour …")
         command = "LONG=3600 sh job.sh"
         self.print_command(f"{command} &")
-        job = Child(self.shell(f"exec env {command} 2>&1"), self.env, own_group=True)
+        job = Child(self.shell_words(f"exec env {command} 2>&1"), self.env, own_group=True)
         try:
             line = ""
             while line != _KILL_AT:
@@ -124,23 +124,23 @@ class _Demo:
                     raise CkptError("the job of the demo ended early", hint=hint)
                 terminal.out(line)
         finally:
-            code = job.kill_group()
+            exit_code = job.kill_group()
         self.say("… but a power cut, or kill -9, comes in between. The job cannot react to that.")
         self.print_command(f"kill -KILL -- -{job.pid}")
-        self.prove("the job was killed while it worked", code == -signal.SIGKILL)
+        self.prove("the job was killed while it worked", exit_code == -signal.SIGKILL)
         self.files = _read_files(self.project)
-        lost = self.files.pop(_UNFINISHED_FILE, None)
-        status = self.ask("git status --short").splitlines()
-        self.status = [line for line in status if not line.endswith(f" {_UNFINISHED_FILE}")]
-        loss = f"all that is lost is {_UNFINISHED_FILE}, which no checkpoint holds yet"
-        self.prove(loss, lost is not None)
+        unfinished_content = self.files.pop(_UNFINISHED_FILE, None)
+        status_lines = self.run("git status --short").splitlines()
+        self.status = [line for line in status_lines if not line.endswith(f" {_UNFINISHED_FILE}")]
+        claim = f"all that is lost is {_UNFINISHED_FILE}, which no checkpoint holds yet"
+        self.prove(claim, unfinished_content is not None)
         self.say("It gets worse: a cleanup deletes every file that was not committed.")
         self.show("git reset --quiet --hard && git clean --quiet --force -d")
         self.show("ls")
 
     def list_checkpoints(self) -> None:
-        self.research = self.newest("research-complete")
-        self.checkpoint = self.newest("build-progress")
+        self.research = self.find_newest("research-complete")
+        self.checkpoint = self.find_newest("build-progress")
         self.say("What there is to go back to:")
         self.show("git ckpt list")
         self.show(f"git ckpt show {self.checkpoint}")
@@ -153,26 +153,26 @@ class _Demo:
         self.say("History is rewritten, and git deletes all commits without a ref:")
         self.show("git commit --quiet --amend --message='Add the job, reworded'")
         self.show("git reflog expire --expire=now --all && git gc --quiet --prune=now")
-        self.prove("HEAD is another commit now", self.ask("git rev-parse HEAD") != self.commit)
-        survivor = self.show_and_ask(f"git cat-file -t {self.commit[:10]}")
-        self.prove("the amended commit is still there", survivor == "commit")
+        self.prove("HEAD is another commit now", self.run("git rev-parse HEAD") != self.commit)
+        object_type = self.show_output(f"git cat-file -t {self.commit[:10]}")
+        self.prove("the amended commit is still there", object_type == "commit")
 
     def resume(self) -> None:
         self.say("Back to the checkpoint, in a worktree of its own; nothing here is overwritten:")
-        path = self.show_and_ask(f"git ckpt resume {self.checkpoint}")
-        state = json.loads(self.show_and_ask(f"git ckpt show {self.checkpoint} --state"))
+        path = self.show_output(f"git ckpt resume {self.checkpoint}")
+        state = json.loads(self.show_output(f"git ckpt show {self.checkpoint} --state"))
         self.enter(path)
-        status = self.show_and_ask("git status --short").splitlines()
+        status_lines = self.show_output("git status --short").splitlines()
         names = ", ".join(sorted(self.files))
         self.prove(f"same files as before the crash ({names})", _read_files(path) == self.files)
-        proof = "same status as before the crash: what was staged is staged"
-        self.prove(proof, status == self.status)
+        claim = "same status as before the crash: what was staged is staged"
+        self.prove(claim, status_lines == self.status)
         self.prove("same state as before the crash", state == _STATE)
-        self.prove("same commit as before the crash", self.ask("git rev-parse HEAD") == self.commit)
+        self.prove("same commit as before the crash", self.run("git rev-parse HEAD") == self.commit)
 
     def finish_job(self) -> None:
         self.say("The same job again. It goes on at the first piece of work that is not done:")
-        output = self.show_and_ask("sh job.sh 2>&1").splitlines()
+        output = self.show_output("sh job.sh 2>&1").splitlines()
         job_lines = [line for line in output if line.startswith("job: ")]
         self.prove("research and part 1 were not done again", job_lines == _LAST_LINES)
         app = _read_files(self.cwd).get("app.py", b"")
@@ -183,10 +183,10 @@ class _Demo:
 
     def conclude(self) -> bool:
         is_proved = all(self.proofs)
-        success = "Killed, its files deleted, its commit amended: "
-        success += "the job finished, and no work was lost."
-        failure = "NOT everything was restored: see the lines that begin with FAILED."
-        self.say(success if is_proved else failure)
+        success_text = "Killed, its files deleted, its commit amended: "
+        success_text += "the job finished, and no work was lost."
+        failure_text = "NOT everything was restored: see the lines that begin with FAILED."
+        self.say(success_text if is_proved else failure_text)
         terminal.out(f"The scratch repository is {self.project}")
         terminal.out(f"Delete it when you have seen it: {shell_word(self.scratch)}")
         return is_proved
@@ -195,8 +195,8 @@ class _Demo:
         terminal.out()
         terminal.out(text)
 
-    def print_command(self, text: str) -> None:
-        terminal.out(terminal.heading(f"$ {text}"))
+    def print_command(self, command: str) -> None:
+        terminal.out(terminal.heading(f"$ {command}"))
         sys.stdout.flush()
 
     def enter(self, path: str) -> None:
@@ -204,37 +204,37 @@ class _Demo:
         self.print_command(f"cd {shell_word(relative)}")
         self.cwd = path
 
-    def show(self, text: str) -> None:
-        self.print_command(text)
-        self.require(text, run_attached(self.shell(text), self.env))
+    def show(self, command: str) -> None:
+        self.print_command(command)
+        self.require_success(command, run_attached(self.shell_words(command), self.env))
 
-    def show_and_ask(self, text: str) -> str:
-        self.print_command(text)
-        return self.ask(text, terminal.out)
+    def show_output(self, command: str) -> str:
+        self.print_command(command)
+        return self.run(command, terminal.out)
 
-    def ask(self, text: str, echo: Callable[[str], None] = lambda _: None) -> str:
-        result = Child(self.shell(text), self.env).communicate()
+    def run(self, command: str, echo: Callable[[str], None] = lambda _: None) -> str:
+        result = Child(self.shell_words(command), self.env).communicate()
         for output in filter(None, (result.err, result.out)):
             for line in output.decode("utf-8", "replace").removesuffix("\n").split("\n"):
                 echo(line)
-        self.require(text, result.code)
+        self.require_success(command, result.code)
         return os.fsdecode(result.out).removesuffix("\n")
 
-    def newest(self, label: str) -> str:
-        return self.ask(f"git ckpt list --phase {label} -n 1 | cut -c 1-8")
+    def find_newest(self, label: str) -> str:
+        return self.run(f"git ckpt list --phase {label} -n 1 | cut -c 1-8")
 
-    def require(self, text: str, code: int) -> None:
-        if code != 0:
-            problem = f"a command of the demo failed with exit code {code}: {text}"
+    def require_success(self, command: str, exit_code: int) -> None:
+        if exit_code != 0:
+            problem = f"a command of the demo failed with exit code {exit_code}: {command}"
             raise CkptError(problem, hint=f"look at the repository: cd {shell_word(self.cwd)}")
 
     def prove(self, claim: str, is_true: bool) -> None:
         self.proofs.append(is_true)
         terminal.out(f"  {'ok' if is_true else 'FAILED'}: {claim}")
 
-    def shell(self, text: str) -> list[str]:
+    def shell_words(self, command: str) -> list[str]:
         # A `Child` has no working directory of its own.
-        return ["sh", "-c", 'cd "$1" && eval "$2"', "sh", self.cwd, text]
+        return ["sh", "-c", 'cd "$1" && eval "$2"', "sh", self.cwd, command]
 
 
 def _isolated_environment(scratch: str) -> dict[str, str]:
@@ -265,10 +265,10 @@ def _isolated_environment(scratch: str) -> dict[str, str]:
 
 def _read_files(top: str) -> dict[str, bytes]:
     contents = {}
-    for parent, directories, names in os.walk(top):
+    for parent, directories, file_names in os.walk(top):
         if parent == top:
             directories[:] = [name for name in directories if name not in (".git", ".ckpt")]
-        for path in (os.path.join(parent, name) for name in names if name != ".git"):
+        for path in (os.path.join(parent, name) for name in file_names if name != ".git"):
             with open(path, "rb") as file:
                 contents[os.path.relpath(path, top)] = file.read()
     return contents

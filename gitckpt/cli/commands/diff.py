@@ -1,4 +1,4 @@
-"""`git ckpt diff`."""
+"""Implement `git ckpt diff`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PATCH = (
     *("--no-relative", "--src-prefix=a/", "--dst-prefix=b/", "--unified=3"),
     *("--inter-hunk-context=0", "--submodule=short", "--ignore-submodules=none"),
 )
-_DASHES = "put paths behind two dashes: git ckpt diff ID -- PATH"
+_DASHES = "write paths after two dashes: git ckpt diff ID -- PATH"
 
 
 @options.usage("""
@@ -41,23 +41,23 @@ def diff(
     state: bool = False,
     binary: bool = False,
 ) -> None:
-    """Show the changes between two checkpoints, or from one to this worktree.
+    """Show the changes between two checkpoints, or between one and this worktree.
 
-    Prints git's diff of the files, then the changes of the state.
+    Prints git's diff of the files, then the changes of the saved state.
     """
     paths = paths or []
     options.refuse(len(ids) > 2, f"diff takes one or two ids, not {len(ids)}", _DASHES)
     problem = "--state takes two ids: a worktree has no state"
-    hint = "see the state of one: git ckpt show ID --state"
+    hint = "to see the state of one checkpoint: git ckpt show ID --state"
     options.refuse(state and len(ids) == 1, problem, hint)
-    hint = "leave out --state, or --stat, --binary and the paths"
+    hint = "leave out --state, or else --stat, --binary and the paths"
     options.refuse(state and (stat or paths or binary), "--state compares no files", hint)
     hint = "use --binary for a patch, or --stat for a summary"
     options.refuse(binary and stat, "--stat and --binary exclude each other", hint)
     with open_store() as store:
         if len(ids) == 1:
             ids = _ends_of_turn(store, ids[0]) or ids
-        checkpoints = [store.read(_find_checkpoint(store, text)) for text in ids]
+        checkpoints = [store.read(_find_checkpoint(store, id_text)) for id_text in ids]
         old, new = checkpoints[0], checkpoints[1] if len(ids) > 1 else None
         if not state:
             diff_options = _PATCH if binary else ["--stat"] if stat else []
@@ -95,15 +95,15 @@ def _print_states(store: Store, old: Checkpoint, new: Checkpoint) -> None:
     if changes:
         terminal.out(terminal.heading(f"state {old.id[:8]}..{new.id[:8]}"))
     for change in changes:
-        pointer, values = change.pointer, (change.old, change.new)
+        pointer, old_and_new = change.pointer, (change.old, change.new)
         if change.is_added:
             terminal.out(f"+ {pointer} = {_value_text(change.new)}")
         elif change.is_removed:
             terminal.out(f"- {pointer} = {_value_text(change.old)}")
-        elif all(type(value) is str for value in values) and max(map(len, values)) > 60:
+        elif all(type(value) is str for value in old_and_new) and max(map(len, old_and_new)) > 60:
             terminal.out(f"~ {pointer}:")
-            texts = change.old.splitlines(), change.new.splitlines()
-            for line in list(difflib.unified_diff(*texts, lineterm="", n=2))[2:]:
+            old_and_new_lines = change.old.splitlines(), change.new.splitlines()
+            for line in list(difflib.unified_diff(*old_and_new_lines, lineterm="", n=2))[2:]:
                 terminal.out(f"    {line}")
         else:
             terminal.out(f"~ {pointer}: {_value_text(change.old)} -> {_value_text(change.new)}")
@@ -111,8 +111,8 @@ def _print_states(store: Store, old: Checkpoint, new: Checkpoint) -> None:
 
 def _value_text(value: Any) -> str:
     if isinstance(value, dict):
-        pairs = (f"{_value_text(key)}: {_value_text(item)}" for key, item in value.items())
-        return f"{{{', '.join(pairs)}}}"
+        entries = (f"{_value_text(key)}: {_value_text(item)}" for key, item in value.items())
+        return f"{{{', '.join(entries)}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(_value_text, value))}]"
     if isinstance(value, bytes):

@@ -1,4 +1,4 @@
-"""`git ckpt doctor`, `verify` and `notes`."""
+"""Implement `git ckpt doctor`, `verify` and `notes`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 --json  Print one JSON document.
 """)
 def doctor(as_json: bool = False) -> int:
-    """Check the installation: git, hooks, settings, locks, refs.
+    """Check git, and the hooks, settings, locks and refs of this repository.
 
     Changes nothing. Exits with 1 if something is wrong.
     """
@@ -28,8 +28,8 @@ def doctor(as_json: bool = False) -> int:
         diagnosis = store.examine()
     findings, facts = diagnosis.findings, dict(diagnosis.facts)
     if as_json:
-        keys = "code object sentence cure"
-        documents = [terminal.attributes(finding, keys) for finding in findings]
+        finding_keys = "code object sentence cure"
+        documents = [terminal.attributes(finding, finding_keys) for finding in findings]
         terminal.out_json({"gitckpt": __version__, **facts, "findings": documents})
     else:
         for name, value in {"gitckpt": __version__, **_facts_as_text(facts)}.items():
@@ -45,18 +45,18 @@ def doctor(as_json: bool = False) -> int:
 def _facts_as_text(facts: Mapping[str, str | int | None]) -> dict[str, str | int | None]:
     texts = dict(facts)
     foreign, files, size = map(texts.pop, ("foreign_refs", "leftover_files", "leftover_bytes"))
-    started, ended = map(texts.pop, ("maintenance_started", "maintenance_ended"))
+    start, end = map(texts.pop, ("maintenance_started", "maintenance_ended"))
     outcome = texts["maintenance"] = texts.pop("maintenance_outcome")
-    if started is not None:
-        texts["maintenance"] = f"{started}, {outcome}{'' if ended is None else f' at {ended}'}"
+    if start is not None:
+        texts["maintenance"] = f"{start}, {outcome}{'' if end is None else f' at {end}'}"
     if foreign:
         texts["foreign_refs"] = (
-            f"{terminal.count(int(foreign), 'ref')} of another tool below refs/checkpoints"
+            f"{terminal.plural(int(foreign), 'ref')} of another tool below refs/checkpoints"
         )
     if files:
-        amount = f"{terminal.count(int(files), 'file')} of killed processes"
-        amount += f", {terminal.size(int(size or 0))}"
-        texts["leftovers"] = f"{amount}; to delete: git ckpt expire"
+        leftovers = f"{terminal.plural(int(files), 'file')} of killed processes"
+        leftovers += f", {terminal.size_text(int(size or 0))}"
+        texts["leftovers"] = f"{leftovers}; to delete them: git ckpt expire"
     return texts
 
 
@@ -77,29 +77,29 @@ def verify(
 ) -> int:
     """Check every checkpoint, and all objects and refs that checkpoints need.
 
-    Checks documents, refs, objects, runs, links, leases, worktrees and the index; with --contents,
-    the contents of files. With ids, does not check the history before the checkpoints' commits.
-    Exits with 1 if a problem was found and not repaired.
+    Checks documents, refs, objects, runs, links in notes, leases of runs, worktrees and gitckpt's
+    index; with --contents, the contents of files. With ids, does not check the history before the
+    checkpoints' commits. Exits with 1 if a problem was found and not repaired.
     """
-    problem = "--contents reads the whole repository"
+    problem = "--contents reads the whole repository, and takes no ids"
     options.refuse(ids and contents, problem, "leave out --contents, or the ids")
     with open_store() as store, terminal.waiting("looking at checkpoints, and what they need"):
         only = [store.run_named(text) or store.find(text) for text in ids] if ids else None
         report = store.verify(repair=repair, contents=contents, only=only, progress=_show_progress)
     if as_json:
-        keys = "code object sentence cure repaired"
-        findings = [terminal.attributes(finding, keys) for finding in report.findings]
+        finding_keys = "code object sentence cure repaired"
+        findings = [terminal.attributes(finding, finding_keys) for finding in report.findings]
         terminal.out_json({"checked": dict(report.checked), "findings": findings})
     else:
         _print_findings(report.findings)
-        terminal.remark(_summary(report))
-    for sentence in report.refused:
-        terminal.warn(f"not repaired: {sentence}")
+        terminal.remark(_summary_text(report))
+    for reason in report.refused:
+        terminal.warn(f"not repaired: {reason}")
     return 0 if report.is_clean else 1
 
 
 def _show_progress(count: int, total: int) -> None:
-    terminal.progress(f"reading objects: {100 * count // total}% ({count}/{total})")
+    terminal.show_progress(f"reading objects: {100 * count // total}% ({count}/{total})")
 
 
 def _print_findings(findings: Sequence[Finding]) -> None:
@@ -108,28 +108,28 @@ def _print_findings(findings: Sequence[Finding]) -> None:
         counts[finding.code] += 1
         if counts[finding.code] <= _MAX_PRINTED:
             terminal.out_finding(finding)
-    for code, count in counts.items():
+    for finding_code, count in counts.items():
         if count > _MAX_PRINTED:
-            excess = f": {count - _MAX_PRINTED} more; all of them: git ckpt verify --json"
-            terminal.out(terminal.heading(code), excess)
+            more_findings = f": {count - _MAX_PRINTED} more; to see all: git ckpt verify --json"
+            terminal.out(terminal.heading(finding_code), more_findings)
 
 
-def _summary(report: Report) -> str:
-    summary = f"looked at {terminal.count(report.checked['checkpoints'], 'checkpoint')}: "
+def _summary_text(report: Report) -> str:
+    summary = f"looked at {terminal.plural(report.checked['checkpoints'], 'checkpoint')}: "
     summary += (
-        terminal.count(len(report.findings), "finding") if report.findings else "nothing is wrong"
+        terminal.plural(len(report.findings), "finding") if report.findings else "nothing is wrong"
     )
-    repaired = sum(finding.repaired for finding in report.findings)
-    return f"{summary}, {repaired} repaired" if repaired else summary
+    repaired_count = sum(finding.repaired for finding in report.findings)
+    return f"{summary}, {repaired_count} repaired" if repaired_count else summary
 
 
 def notes() -> None:
-    """Write pending notes now, so that git log shows them.
+    """Write pending notes now: git log then shows the checkpoints of each commit.
 
-    See git log --notes=checkpoints. git ckpt save and list write notes at most once a minute, and
-    maintenance does once a day.
+    To see the notes: git log --notes=checkpoints. git ckpt save and list write notes at most once a
+    minute, and maintenance does once a day.
     """
     with open_store() as store, terminal.waiting("writing notes"):
         is_written = store.write_notes()
-    outcome = "the notes now list all new checkpoints" if is_written else "no note was pending"
+    outcome = "the notes now list all new checkpoints" if is_written else "no note is pending"
     terminal.remark(outcome)

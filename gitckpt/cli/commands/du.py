@@ -1,4 +1,4 @@
-"""`git ckpt du`."""
+"""Implement `git ckpt du`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _UNITS = {"files": "object", **dict.fromkeys(("worktree", *_FILES), "file")}
 def du(runs: bool = False, as_json: bool = False) -> None:
     """Show the disk usage of checkpoints, runs and private files.
 
-    Changes nothing. Piped, each line has tab-separated columns: what, which, number, bytes, state.
+    Changes nothing. In a pipe, lines have tab-separated columns: what, which, number, bytes, state.
     """
     with open_store() as store:
         with terminal.waiting("measuring what checkpoints take"):
@@ -59,87 +59,87 @@ def du(runs: bool = False, as_json: bool = False) -> None:
     if as_json:
         terminal.out_json(_as_json(usage))
         return
-    limit = _MAX_WORKTREES if terminal.is_terminal() and not runs else len(usage.worktrees)
-    rows = list(_rows(usage, limit))
+    max_worktrees = _MAX_WORKTREES if terminal.is_terminal() and not runs else len(usage.worktrees)
+    rows = list(_usage_rows(usage, max_worktrees))
     if terminal.is_terminal():
-        even_empty = ("checkpoints", "worktree")
-        shown = [row for row in rows if row[2] != 0 or row[0] in even_empty]
-        terminal.out_table(_COLUMNS, [_cells(row) for row in shown])
+        always_shown = ("checkpoints", "worktree")
+        shown_rows = [row for row in rows if row[2] != 0 or row[0] in always_shown]
+        terminal.out_table(_COLUMNS, [_table_cells(row) for row in shown_rows])
     else:
         for row in rows:
             terminal.out_row("" if cell is None else str(cell) for cell in row)
     if not usage.is_complete:
         problem = "an object is damaged, so the numbers are incomplete"
-        terminal.warn(f"{problem}: git ckpt verify --contents")
+        terminal.warn(f"{problem}; to find it: git ckpt verify --contents")
     for line in _advice_lines(usage):
         terminal.remark(line)
 
 
-def _rows(usage: Usage, limit: int) -> Iterator[UsageRow]:
-    def amount(name: str) -> UsageRow:
-        value: Amount = getattr(usage, name)
-        return name, "", value.number, value.bytes, ""
+def _usage_rows(usage: Usage, max_worktrees: int) -> Iterator[UsageRow]:
+    def amount_row(name: str) -> UsageRow:
+        measured: Amount = getattr(usage, name)
+        return name, "", measured.number, measured.bytes, ""
 
     worktrees, leftovers = usage.worktrees, usage.leftovers
-    yield from map(amount, _AMOUNTS)
-    yield "worktrees", "", len(worktrees), sum(tree.bytes for tree in worktrees), ""
-    for tree in worktrees[:limit]:
-        yield "worktree", tree.run or tree.path, tree.files, tree.bytes, tree.status
-    if hidden := worktrees[limit:]:
+    yield from map(amount_row, _AMOUNTS)
+    yield "worktrees", "", len(worktrees), sum(entry.bytes for entry in worktrees), ""
+    for entry in worktrees[:max_worktrees]:
+        yield "worktree", entry.run or entry.path, entry.files, entry.bytes, entry.status
+    if hidden := worktrees[max_worktrees:]:
         name = f"{len(hidden)} more: git ckpt du --runs"
-        number, size = sum(tree.files for tree in hidden), sum(tree.bytes for tree in hidden)
-        yield "worktree", name, number, size, ""
-    yield from map(amount, _FILES)
-    number = sum(leftover.number for leftover in leftovers)
-    yield "leftovers", "", number, sum(leftover.bytes for leftover in leftovers), ""
+        files, size = sum(entry.files for entry in hidden), sum(entry.bytes for entry in hidden)
+        yield "worktree", name, files, size, ""
+    yield from map(amount_row, _FILES)
+    file_count = sum(leftover.number for leftover in leftovers)
+    yield "leftovers", "", file_count, sum(leftover.bytes for leftover in leftovers), ""
     for leftover in leftovers:
         state = f"{leftover.due} left by killed processes" if leftover.due else ""
         yield "leftover", leftover.kind, leftover.number, leftover.bytes, state
     yield "total", "", None, usage.bytes, ""
 
 
-def _cells(row: UsageRow) -> list[str]:
+def _table_cells(row: UsageRow) -> list[str]:
     kind, name, number, size, state = row
-    indented = terminal.shorter_path(name) if name.startswith("/") else name
-    label = f"  {indented}" if name else _TEXTS[kind]
+    shown_name = terminal.shorter_path(name) if name.startswith("/") else name
+    label = f"  {shown_name}" if name else _TEXTS[kind]
     amount = "" if number is None else str(number)
     if number is not None and kind in _UNITS:
-        amount = terminal.count(number, _UNITS[kind])
-    return [label, amount, "in reftables" if size is None else terminal.size(size), state]
+        amount = terminal.plural(number, _UNITS[kind])
+    return [label, amount, "in reftables" if size is None else terminal.size_text(size), state]
 
 
 def _advice_lines(usage: Usage) -> Iterator[str]:
-    if due := sum(leftover.due for leftover in usage.leftovers):
-        size = terminal.size(sum(leftover.due_bytes for leftover in usage.leftovers))
-        files = terminal.count(due, "file")
-        yield f"{files} of killed processes, {size}; to delete: git ckpt expire"
-    size_of_all = (usage.checkpoints.bytes or 0) + (usage.files.bytes or 0)
-    if usage.checkpoints.number and size_of_all >= _MIN_ADVISED:
-        yield "to see what would expire: git ckpt expire --dry-run; to free space then: git gc"
-    loose = usage.loose
-    if loose.bytes is not None and loose.bytes >= _MIN_ADVISED:
-        objects = terminal.count(loose.number, "loose object")
-        yield f"{objects}, {terminal.size(loose.bytes)}; to pack: git gc"
+    if due_files := sum(leftover.due for leftover in usage.leftovers):
+        size = terminal.size_text(sum(leftover.due_bytes for leftover in usage.leftovers))
+        file_count = terminal.plural(due_files, "file")
+        yield f"{file_count} of killed processes, {size}; to delete them: git ckpt expire"
+    checkpoint_bytes = (usage.checkpoints.bytes or 0) + (usage.files.bytes or 0)
+    if usage.checkpoints.number and checkpoint_bytes >= _MIN_ADVISED:
+        yield "to see what expires: git ckpt expire --dry-run; to free space after that: git gc"
+    loose_objects = usage.loose
+    if loose_objects.bytes is not None and loose_objects.bytes >= _MIN_ADVISED:
+        object_count = terminal.plural(loose_objects.number, "loose object")
+        yield f"{object_count}, {terminal.size_text(loose_objects.bytes)}; to pack them: git gc"
     for status, cure in (
         ("complete", "such a worktree is removed when its run expires: git ckpt expire --dry-run"),
         ("unfinished", "such a worktree stays until its run is complete: git ckpt finish RUN"),
     ):
-        size_of_trees = sum(tree.bytes for tree in usage.worktrees if tree.status == status)
-        if size_of_trees >= _MIN_ADVISED:
-            yield f"{terminal.size(size_of_trees)} in worktrees of {status} runs; {cure}"
-    paths = [tree.path for tree in usage.worktrees if tree.status in (CHECKPOINT, REMOVED)]
+        status_bytes = sum(entry.bytes for entry in usage.worktrees if entry.status == status)
+        if status_bytes >= _MIN_ADVISED:
+            yield f"{terminal.size_text(status_bytes)} in worktrees of {status} runs; {cure}"
+    paths = [entry.path for entry in usage.worktrees if entry.status in (CHECKPOINT, REMOVED)]
     if paths:  # of any size: no other command reports them
         command = mounts.removal_command(paths[0] if len(paths) == 1 else "PATH")
-        yield f"worktrees of checkpoints and of removed runs stay; to remove: {command}"
+        yield f"worktrees of checkpoints and of removed runs stay; to remove one: {command}"
 
 
 def _as_json(usage: Usage) -> dict[str, Any]:
     amounts = (*_AMOUNTS, *_FILES, "loose")
-    worktree, leftover = "path run status files bytes", "kind number bytes due due_bytes"
+    worktree_keys, leftover_keys = "path run status files bytes", "kind number bytes due due_bytes"
     return {
         **{name: terminal.attributes(getattr(usage, name), "number bytes") for name in amounts},
-        "worktrees": [terminal.attributes(entry, worktree) for entry in usage.worktrees],
-        "leftovers": [terminal.attributes(entry, leftover) for entry in usage.leftovers],
+        "worktrees": [terminal.attributes(entry, worktree_keys) for entry in usage.worktrees],
+        "leftovers": [terminal.attributes(entry, leftover_keys) for entry in usage.leftovers],
         "bytes": usage.bytes,
         "complete": usage.is_complete,
     }

@@ -1,4 +1,4 @@
-"""`git ckpt import` and `export`."""
+"""Implement `git ckpt import` and `git ckpt export`."""
 
 from __future__ import annotations
 
@@ -31,70 +31,70 @@ def import_(
     as_json: bool = False,
     **importer_options: Any,
 ) -> int:
-    """Import files of rlm-act, forge, quasar and superpowers as runs.
+    """Import files of the tools rlm-act, forge, quasar and superpowers as runs.
 
-    Stores their bytes for `git ckpt export`. A second import of the same file adds nothing.
+    Stores the bytes of the files for `git ckpt export`. A second import of a file adds nothing.
 
     Exits with 1 if a file cannot be read or is refused, or if nothing was imported.
     """
     from gitckpt.formats import importer
 
     with open_store() as store:
-        importer_options["progress"] = terminal.progress
-        importing = importer.Importer(store, format=format_, dry_run=dry_run, **importer_options)
+        importer_options["progress"] = terminal.show_progress
+        reader = importer.Importer(store, format=format_, dry_run=dry_run, **importer_options)
         with terminal.waiting("importing"):
-            imported = importing.take(paths)
-    statuses = {file.status for file in imported}
+            imported_files = reader.take(paths)
+    statuses = {file.status for file in imported_files}
     has_imports = not statuses.isdisjoint((importer.IMPORTED, importer.KNOWN))
-    code = 0 if has_imports and statuses.isdisjoint((importer.FAILED, importer.REFUSED)) else 1
+    exit_code = 0 if has_imports and statuses.isdisjoint((importer.FAILED, importer.REFUSED)) else 1
     if as_json:
-        names = " ".join(importer.ImportedFile.__slots__)
-        documents = [terminal.attributes(file, names) for file in imported]
+        field_names = " ".join(importer.ImportedFile.__slots__)
+        documents = [terminal.attributes(file, field_names) for file in imported_files]
         terminal.out_json({"dry_run": dry_run, "files": documents})
-        return code
-    for file in imported:
+        return exit_code
+    for file in imported_files:
         _print_file(file, dry_run=dry_run)
-    if importing.left:
-        count = terminal.count(len(importing.left), "file")
+    if reader.left:
+        skipped_count = terminal.plural(len(reader.left), "file")
         terminal.remark(
-            f"skipped files that no snapshot captures: {count}, such as {importing.left[0]}"
+            f"skipped files that no snapshot captures: {skipped_count}, such as {reader.left[0]}"
         )
-    _print_summary(imported, dry_run=dry_run)
-    return code
+    _print_summary(imported_files, dry_run=dry_run)
+    return exit_code
 
 
 def _print_file(file: ImportedFile, *, dry_run: bool) -> None:
     from gitckpt.formats import importer
 
-    clauses = "; ".join(file.remarks if file.problem is None else [file.problem])
+    remarks = "; ".join(file.remarks if file.problem is None else [file.problem])
     if file.status not in (importer.IMPORTED, importer.KNOWN):
-        terminal.warn(f"{file.path}: {file.status}: {clauses}")
+        terminal.warn(f"{file.path}: {file.status}: {remarks}")
     elif terminal.is_terminal():
         verb = "would be imported" if dry_run and file.status == importer.IMPORTED else file.status
         target = f" as {file.label} of run {file.run}" if file.run is not None else ""
         line = f"{file.path}: {file.format}, {verb}{target}"
-        terminal.out(f"{line}; {clauses}" if clauses else line)
+        terminal.out(f"{line}; {remarks}" if remarks else line)
     else:
-        names = ("path", "status", "format", "run", "checkpoint", "label", "timestamp")
-        terminal.out_row((*(getattr(file, name) for name in names), clauses))
+        field_names = ("path", "status", "format", "run", "checkpoint", "label", "timestamp")
+        terminal.out_row((*(getattr(file, name) for name in field_names), remarks))
 
 
 def _print_summary(files: list[ImportedFile], *, dry_run: bool) -> None:
     from gitckpt.formats import importer
 
-    fresh = [file for file in files if file.status == importer.IMPORTED]
-    old_count = sum(file.status == importer.KNOWN for file in files)
-    if not fresh and not old_count:  # the reasons were printed per file
-        why = "" if files else ": no file has a known format"
+    added = [file for file in files if file.status == importer.IMPORTED]
+    known_count = sum(file.status == importer.KNOWN for file in files)
+    if not added and not known_count:  # the reasons were printed per file
+        reason = ": see the warnings" if files else ": no file has a known format"
         hint = None if files else "name files, or a directory of files; see docs/formats.md"
-        terminal.fail(CkptError(f"nothing was imported{why}", hint=hint))
+        terminal.print_error(CkptError(f"nothing was imported{reason}", hint=hint))
         return
-    runs = terminal.count(len({file.run for file in fresh}), "run")
-    result = f"{terminal.count(len(fresh), 'checkpoint')} in {runs}" if fresh else "nothing new"
-    result += f"; {terminal.count(old_count, 'file')} imported before" if old_count else ""
-    terminal.remark(f"{'would import' if dry_run else 'imported'} {result}")
-    if fresh and not dry_run:
-        terminal.remark("to see them: git ckpt runs; to continue one: git ckpt resume RUN --trust")
+    runs = terminal.plural(len({file.run for file in added}), "run")
+    summary = f"{terminal.plural(len(added), 'checkpoint')} in {runs}" if added else "nothing new"
+    summary += f"; {terminal.plural(known_count, 'file')} imported before" if known_count else ""
+    terminal.remark(f"{'would import' if dry_run else 'imported'} {summary}")
+    if added and not dry_run:
+        terminal.remark("to list runs: git ckpt runs; to continue one: git ckpt resume RUN --trust")
 
 
 @options.usage("""
@@ -104,7 +104,7 @@ ID  A checkpoint (id, prefix, rev or latest) or a run (id or prefix).
 --force  Overwrite a file that is neither an import nor the last export.
 """)
 def export(id_: str, format_: str, output: str | None = None, force: bool = False) -> None:
-    """Write a checkpoint or a run as a file of another tool.
+    """Write a checkpoint or a run in the file format of another tool.
 
     An imported run that has not changed is written with the bytes of the imported file. If PATH is
     a directory, the file is written there under the usual name of the format.
@@ -113,9 +113,9 @@ def export(id_: str, format_: str, output: str | None = None, force: bool = Fals
 
     with open_store() as store:
         exporter = Exporter(store)
-        exported = exporter.files(id_, format_, every=output is not None)
+        exported_files = exporter.files(id_, format_, every=output is not None)
         if output is None:
-            terminal.out_document(exported[0].data)
+            terminal.out_document(exported_files[0].data)
         else:
             # The kind of export decides whether PATH is a directory, not a slash at its end.
             if exporter.is_directory(id_, format_):
@@ -123,9 +123,9 @@ def export(id_: str, format_: str, output: str | None = None, force: bool = Fals
             elif output.endswith(os.sep) and not os.path.isdir(output):
                 hint = "create the directory, or leave out the slash to name a file"
                 raise UsageError(f"there is no directory {output}", hint=hint)
-            for file in exported:
+            for file in exported_files:
                 path = os.path.join(output, file.name) if os.path.isdir(output) else output
                 exporter.write(path, file, force=force)
                 terminal.out_path(path)
-        for loss in dict.fromkeys(loss for file in exported for loss in file.losses):
-            terminal.warn(f"not in the file: {loss}")
+        for loss in dict.fromkeys(loss for file in exported_files for loss in file.losses):
+            terminal.warn(f"not in the exported file: {loss}")

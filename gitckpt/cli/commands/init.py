@@ -1,4 +1,4 @@
-"""`git ckpt init`, `uninit`, `hook`, `demo`, `allow` and `completion`."""
+"""Implement `git ckpt init`, `uninit`, `hook`, `demo`, `allow` and `completion`."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from gitckpt.model.errors import CkptError
 def init(hooks: str = "auto") -> None:
     """Record a checkpoint at every commit from now on.
 
-    Installs hooks, settings and gitckpt.toml.
+    Installs git hooks, git settings and the settings file gitckpt.toml.
     """
     with open_store() as store:
-        result = store.install(hooks)
+        installation = store.install(hooks)
         store.policy()  # warns, or asks, if gitckpt.toml weakens defaults
-    for sentence in result.changed:
+    for sentence in installation.changed:
         terminal.out(sentence)
-    for line in filter(None, (*result.advice, login_shell_advice())):
+    for line in filter(None, (*installation.advice, login_shell_advice())):
         terminal.remark(line)
-    if not result.changed:
+    if not installation.changed:
         terminal.out("already initialized; nothing changed")
-    if result.mode in ("config", "files"):
+    if installation.mode in ("config", "files"):
         terminal.remark("every commit records a checkpoint now; to list checkpoints: git ckpt list")
 
 
 def uninit() -> None:
-    """Remove what init has installed; checkpoints stay.
+    """Remove the hooks and settings that init installed; checkpoints stay.
 
     Lines that other tools wrote into hooks stay, too.
     """
@@ -49,9 +49,9 @@ NAME  The hook: post-commit, post-merge, post-applypatch, post-rewrite or pre-au
 [ARG]…  What git passed to the hook.
 """)
 def hook(event: str, arguments: list[str] | None = None) -> None:
-    """Run a hook, as the installed hooks do.
+    """Do gitckpt's work in a git hook; always exit with 0.
 
-    With another hook manager, add this command to its file. It always exits with 0.
+    The installed hooks call this command. With another hook manager, add it to the manager's file.
     """
     from gitckpt.hook import main
 
@@ -80,9 +80,9 @@ def allow(
 ) -> None:
     """Approve settings in gitckpt.toml that weaken the defaults.
 
-    Prints these settings. Without approval, the gitckpt.toml of a branch can only be stricter. The
-    approval counts in this clone, until a value changes. With --secret, gitckpt stops warning about
-    a file or a text; git ckpt show prints the path and the digest to give.
+    Prints these settings. Without approval, gitckpt.toml can only be stricter than the defaults.
+    The approval counts in this clone, until a value changes. With --secret, gitckpt stops warning
+    about a file or a text; git ckpt show prints the path and the digest to give.
     """
     if secret is not None:
         problem = "--secret excludes all other options"
@@ -94,38 +94,38 @@ def allow(
     )
     with open_store() as store:
         if forget:
-            change = "built-in values apply again where gitckpt.toml weakens them"
-            terminal.remark(change if store.disallow() else "nothing was allowed here")
+            outcome = "built-in values apply again where gitckpt.toml weakens them"
+            terminal.remark(outcome if store.disallow() else "no setting was allowed in this clone")
             return
-        loosening = store.loosened()
-        if loosening is not None and not loosening.is_allowed and not dry_run:
-            store.allow(loosening)
-    values = loosening.values if loosening is not None else {}
+        weakening = store.loosened()
+        if weakening is not None and not weakening.is_allowed and not dry_run:
+            store.allow(weakening)
+    weakened_settings = weakening.values if weakening is not None else {}
     if as_json:
-        is_allowed = loosening is None or loosening.is_allowed or not dry_run
-        pairs = values.items()
-        rows = [{"key": key, "value": new, "instead": old} for key, (new, old) in pairs]
+        is_allowed = weakening is None or weakening.is_allowed or not dry_run
+        pairs = weakened_settings.items()
+        rows = [{"key": key, "value": value, "instead": default} for key, (value, default) in pairs]
         terminal.out_json({"allowed": is_allowed, "loosened": rows})
         return
-    for key, (value, instead) in values.items():
-        terminal.out(f"{key}: {_difference_text(value, instead)}")
-    if loosening is None:
+    for key, (value, default) in weakened_settings.items():
+        terminal.out(f"{key}: {_difference_text(value, default)}")
+    if weakening is None:
         remark = "gitckpt.toml does not weaken the defaults"
-    elif loosening.is_allowed:
+    elif weakening.is_allowed:
         remark = "all these settings were allowed before"
     elif dry_run:
-        remark = "built-in values apply until you allow these: git ckpt allow"
+        remark = "built-in values apply until you allow these settings: git ckpt allow"
     else:
         remark = "allowed in this clone until a value changes; to undo: git ckpt allow --forget"
     terminal.remark(remark)
 
 
-def _difference_text(value: object, instead: object) -> str:
+def _difference_text(value: object, default: object) -> str:
     # In full: the user has to see all that the approval covers.
-    if not isinstance(value, list) or not isinstance(instead, list):
-        return f"{value}, not {instead}"
-    added = ", ".join(pattern for pattern in value if pattern not in instead)
-    removed = ", ".join(pattern for pattern in instead if pattern not in value)
+    if not isinstance(value, list) or not isinstance(default, list):
+        return f"{value} instead of {default}"
+    added = ", ".join(pattern for pattern in value if pattern not in default)
+    removed = ", ".join(pattern for pattern in default if pattern not in value)
     return "; ".join(filter(None, (added and f"with {added}", removed and f"without {removed}")))
 
 
@@ -138,10 +138,10 @@ def _declare_no_secret(secret: str) -> None:
         is_missing = not is_digest(secret) and not os.path.lexists(path)
         options.refuse(is_missing, f"there is no file {secret!r}", hint)
         is_new = store.settle(secret)
-    change = (
+    outcome = (
         "is declared no secret on this machine now" if is_new else "was declared no secret before"
     )
-    terminal.remark(f"{secret} {change}")
+    terminal.remark(f"{secret} {outcome}")
 
 
 BASH = """\
@@ -183,10 +183,10 @@ SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 bash|zsh|fish  The shell that reads the script.
 """)
 def completion(shell: str) -> None:
-    """Print a shell script that completes git ckpt commands.
+    """Print a script with which a shell completes git ckpt commands.
 
     Evaluate the script in the start-up file of the shell.
     """
-    hint = f"known shells: {', '.join(SCRIPTS)}"
-    options.refuse(shell not in SCRIPTS, f"no completion for {shell!r}", hint)
+    hint = f"use one of {', '.join(SCRIPTS)}"
+    options.refuse(shell not in SCRIPTS, f"there is no completion for the shell {shell!r}", hint)
     terminal.out_bytes(SCRIPTS[shell].encode())

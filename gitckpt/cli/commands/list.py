@@ -1,4 +1,4 @@
-"""`git ckpt list`."""
+"""Implement `git ckpt list`."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from gitckpt.store.records.entry import CheckpointInfo
 
 _COLUMNS = ("ID", "AGE", "RUN", "PHASE", "COMMIT", "BRANCH", "FILES", "MESSAGE")
-_NEWEST = 20
-_OUTLOOK = {
+_DEFAULT_LIMIT = 20
+_OUTLOOK_TEXTS = {
     "not installed": "; to record one at every commit: git ckpt init",
-    "missed": "; commits record none until the hooks call gitckpt: git ckpt doctor",
+    "missed": "; commits record none until the hooks call gitckpt; to see why: git ckpt doctor",
     "none": "; commits record none, because of --hooks none; to record one: git ckpt save",
-    "recorded": "; the next commit makes one, or: git ckpt save",
+    "recorded": "; the next commit records one; to record one now: git ckpt save",
 }
 
 
 @options.usage("""
 --run RUN  Only checkpoints of this run; a unique prefix suffices.
 --commit REV  Only checkpoints linked to this commit.
---phase P  Only checkpoints of this phase, or with this whole label.
+--phase P  Only checkpoints of this phase, or with this label, such as build-complete.
 --status S  Only checkpoints with this status: complete, failed, started, progress, blocked,
   skipped or partial.
 --since AGE  Only checkpoints younger than AGE: 90s, 30m, 12h, 7d, 2w.
@@ -48,7 +48,7 @@ def list_(
 ) -> None:
     """List checkpoints, newest first.
 
-    Piped, each line has tab-separated columns with full ids.
+    In a pipe, each line has tab-separated columns with full ids.
     """
     from gitckpt.store.records.entry import Query
 
@@ -57,68 +57,69 @@ def list_(
         hint = "name a branch, a tag or a commit: git log --oneline --all"
         raise NotFoundError("no commit is named ''", hint=hint)
     with open_store() as store:
-        is_label = phase is not None and phases.split(phase)[1] in phases.STATUSES
-        maximum = None if all_ else _NEWEST if limit is None else limit
+        is_whole_label = phase is not None and phases.split(phase)[1] in phases.STATUSES
+        max_checkpoints = None if all_ else _DEFAULT_LIMIT if limit is None else limit
         query = Query(
             run=store.find_run(run) if run is not None else None,
             ids=[entry.id for entry in store.links(commit)] if commit is not None else None,
-            phase=None if is_label else phase,
-            label=phase if is_label else None,
+            phase=None if is_whole_label else phase,
+            label=phase if is_whole_label else None,
             status=status,
             since=times.now() - times.parse_age(since) if since is not None else None,
-            limit=None if maximum is None else maximum + 1,
+            limit=None if max_checkpoints is None else max_checkpoints + 1,
         )
         with terminal.waiting("reading checkpoints"):
-            found = store.list(query)
-            entries = found[:maximum]
+            matches = store.list(query)
+            entries = matches[:max_checkpoints]
             problems = store.problems()
-            changed = store.changed_files(entries)
-            replaced = store.replaced(entries)
+            changed_counts = store.changed_files(entries)
+            replaced_ids = store.replaced(entries)
             store.write_notes(only_if_due=True)
-    has_more = len(found) > len(entries)
+    has_more = len(matches) > len(entries)
     if as_json:
-        checkpoints = [_as_json(entry, changed, replaced) for entry in entries]
-        invalid = [{"ref": problem.ref, "problem": problem.sentence} for problem in problems]
-        terminal.out_json({"checkpoints": checkpoints, "more": has_more, "problems": invalid})
+        checkpoints = [_as_json(entry, changed_counts, replaced_ids) for entry in entries]
+        invalid_refs = [{"ref": problem.ref, "problem": problem.sentence} for problem in problems]
+        terminal.out_json({"checkpoints": checkpoints, "more": has_more, "problems": invalid_refs})
     else:
-        terminal.out_rows(_COLUMNS, list(_rows(entries, changed, replaced)))
-        if not entries and maximum != 0:
+        terminal.out_rows(_COLUMNS, list(_table_rows(entries, changed_counts, replaced_ids)))
+        if not entries and max_checkpoints != 0:
             filters = (run, commit, phase, status, since)
             if any(value is not None for value in filters):
                 terminal.remark("no checkpoint matches; to see all: git ckpt list --all")
             elif problems:
                 terminal.remark("no checkpoint can be read; to see why: git ckpt verify")
             else:
-                terminal.remark(f"no checkpoints yet{_OUTLOOK[store.outlook()]}")
+                terminal.remark(f"no checkpoints yet{_OUTLOOK_TEXTS[store.outlook()]}")
         elif has_more and limit is None:
-            terminal.remark(f"these are the newest {_NEWEST}; all of them: git ckpt list --all")
-    if replaced:
-        names = ", ".join(name[: ids.SHORT] for name in replaced)
+            newest = f"these are the newest {_DEFAULT_LIMIT} checkpoints"
+            terminal.remark(f"{newest}; to list all: git ckpt list --all")
+    if replaced_ids:
+        names = ", ".join(name[: ids.SHORT] for name in replaced_ids)
         cure = "to put back the checkpoints written here: git ckpt verify --repair"
-        terminal.warn(f"replaced by a fetch: {names}; {cure}")
+        terminal.warn(f"a fetch replaced these checkpoints: {names}; {cure}")
     if problems:
-        excess = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        problem = f"{problems[0].sentence}{excess}"
+        others = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        problem = f"{problems[0].sentence}{others}"
         terminal.warn(f"not a valid checkpoint: {problem}; see: git ckpt doctor")
 
 
-def _rows(
-    entries: Sequence[CheckpointInfo], changed: Mapping[str, int], replaced: Collection[str]
+def _table_rows(
+    entries: Sequence[CheckpointInfo], changed_counts: Mapping[str, int], replaced: Collection[str]
 ) -> Iterator[Sequence[str | None]]:
     current_time = times.now()
     for entry in entries:
-        is_marked = terminal.is_terminal() and entry.id in replaced
-        age = terminal.age(entry.time, current_time, entry.timestamp)
-        label = f"{entry.label} (replaced)" if is_marked else entry.label
-        files = filter(None, (str(changed.get(entry.id, "")), entry.operation))
-        commit = terminal.short(entry.git_sha), entry.branch, " ".join(files)
-        yield terminal.short(entry.id), age, entry.run, label, *commit, entry.message
+        is_replaced = terminal.is_terminal() and entry.id in replaced
+        age = terminal.age_or_timestamp(entry.time, current_time, entry.timestamp)
+        label = f"{entry.label} (replaced)" if is_replaced else entry.label
+        file_facts = filter(None, (str(changed_counts.get(entry.id, "")), entry.operation))
+        commit_cells = terminal.short_id(entry.git_sha), entry.branch, " ".join(file_facts)
+        yield terminal.short_id(entry.id), age, entry.run, label, *commit_cells, entry.message
 
 
 def _as_json(
-    entry: CheckpointInfo, changed: Mapping[str, int], replaced: Collection[str]
+    entry: CheckpointInfo, changed_counts: Mapping[str, int], replaced: Collection[str]
 ) -> dict[str, Any]:
-    files = {"captured": entry.examined, "changed": changed.get(entry.id)}
+    files = {"captured": entry.examined, "changed": changed_counts.get(entry.id)}
     return {
         **terminal.attributes(entry, "id run sequence label"),
         "phase": entry.phase_name,

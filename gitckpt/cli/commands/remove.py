@@ -1,4 +1,4 @@
-"""`git ckpt remove` and `expire`."""
+"""Implement `git ckpt remove` and `git ckpt expire`."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ ID…  Checkpoints (ids, prefixes, revs or latest) or runs (ids or prefixes).
 def remove(ids: list[str] | None = None, rewritten: bool = False, force: bool = False) -> None:
     """Remove checkpoints or whole runs.
 
-    git gc collects their objects later. A run is removed with its worktree. A run stays while a
+    git gc deletes their objects later. A run is removed with its worktree. A run stays while a
     process drives it, or while its worktree has changes that no checkpoint has. Asks before it
     removes checkpoints or runs of another worktree.
     """
-    wrong = "--rewritten takes no ids" if ids else "ID is missing"
-    options.refuse(bool(ids) == rewritten, wrong, "see: git ckpt remove --help")
+    problem = "--rewritten takes no ids" if ids else "ID is missing"
+    options.refuse(bool(ids) == rewritten, problem, "see: git ckpt remove --help")
     with open_store() as store:
         if rewritten:
             runs, checkpoints = _resolve_rewritten(store, force=force)
         else:
-            runs, checkpoints = _resolve(store, ids or [])
+            runs, checkpoints = _resolve_names(store, ids or [])
             if not force:
                 _require_consent(store, [*runs, *checkpoints])
         ids_of_runs = {name for run in runs for name in _checkpoint_ids(store, run)}
@@ -55,29 +55,29 @@ def remove(ids: list[str] | None = None, rewritten: bool = False, force: bool = 
             if checkpoints:
                 store.remove(checkpoints)
         except KeyboardInterrupt:
-            terminal.warn("interrupted; to see what is left: git ckpt list")
+            terminal.warn("the removal was interrupted; to see what is left: git ckpt list")
             raise
         for checkpoint_id in checkpoints:
             terminal.out(checkpoint_id)
         print_kept_worktrees(store, ids_of_runs | set(checkpoints))
         for failure in failures[:-1]:
-            terminal.fail(failure)
+            terminal.print_error(failure)
         if failures:
             raise failures[-1]
 
 
 def _require_consent(store: Store, names: Sequence[str]) -> None:
-    elsewhere = store.made_elsewhere(names)
-    lines = [f"{_short(name)} was made in {place}" for name, place in elsewhere.items()]
-    if not lines or (terminal.may_ask() and terminal.confirms("Remove all?", intro=lines)):
+    places = store.made_elsewhere(names)
+    lines = [f"{_typed_id(name)} was made in {place}" for name, place in places.items()]
+    if not lines or (terminal.may_ask() and terminal.user_confirms("Remove all?", intro=lines)):
         return
-    excess = f" (and {len(lines) - 1} more of other worktrees)" if len(lines) > 1 else ""
-    words = " ".join(_short(name).partition(" ")[2] for name in names)
-    hint = f"to remove all of them anyway: git ckpt remove --force {words}"
-    raise UsageError(f"{lines[0]}{excess}; nothing was removed", hint=hint)
+    others = f" (and {len(lines) - 1} more of other worktrees)" if len(lines) > 1 else ""
+    short_ids = " ".join(_typed_id(name).partition(" ")[2] for name in names)
+    hint = f"to remove all of them anyway: git ckpt remove --force {short_ids}"
+    raise UsageError(f"{lines[0]}{others}; nothing was removed", hint=hint)
 
 
-def _short(name: str) -> str:
+def _typed_id(name: str) -> str:
     return f"run {name}" if is_run_id(name) else f"checkpoint {name[:SHORT]}"
 
 
@@ -88,19 +88,19 @@ def _resolve_rewritten(store: Store, *, force: bool) -> tuple[list[str], list[st
         return [], []
     if not force:
         lines = [f"{info.id}  {info.git_sha[:SHORT]}  {info.run or info.label}" for info in entries]
-        count = terminal.count(len(entries), "checkpoint")
+        count = terminal.plural(len(entries), "checkpoint")
         if not terminal.may_ask():
             for line in lines:
                 terminal.remark(line)
             problem = f"cannot ask whether to remove {count}"
-            raise UsageError(problem, hint="git ckpt remove --rewritten --force")
-        if not terminal.confirms(f"Remove {count}?", intro=lines):
+            raise UsageError(problem, hint="to remove them: git ckpt remove --rewritten --force")
+        if not terminal.user_confirms(f"Remove {count}?", intro=lines):
             return [], []
     # If all checkpoints of a run are to be removed, the run is removed as a whole.
-    names = {entry.id for entry in entries}
-    candidates = {entry.run for entry in entries if entry.run is not None}
-    runs = {run for run in candidates if names.issuperset(_checkpoint_ids(store, run))}
-    return _in_order(store, runs), [entry.id for entry in entries if entry.run not in runs]
+    entry_ids = {entry.id for entry in entries}
+    affected_runs = {entry.run for entry in entries if entry.run is not None}
+    runs = {run for run in affected_runs if entry_ids.issuperset(_checkpoint_ids(store, run))}
+    return _youngest_first(store, runs), [entry.id for entry in entries if entry.run not in runs]
 
 
 def _checkpoint_ids(store: Store, run: str) -> list[str]:
@@ -113,25 +113,25 @@ def print_kept_worktrees(store: Store, removed: Collection[str]) -> None:
         try:
             store.raw(checkpoint_id)
         except NotFoundError:
-            short, command = checkpoint_id[:SHORT], mounts.removal_command(path)
-            terminal.remark(f"the worktree of {short} stays; to remove it: {command}")
+            short_id, command = checkpoint_id[:SHORT], mounts.removal_command(path)
+            terminal.remark(f"the worktree of {short_id} stays; to remove it: {command}")
         except CkptError:  # its ref exists
             continue
 
 
-def _resolve(store: Store, texts: list[str]) -> tuple[list[str], list[str]]:
+def _resolve_names(store: Store, names: list[str]) -> tuple[list[str], list[str]]:
     # Resolve all names before anything is removed: an unknown name stops the command.
     runs: set[str] = set()
     checkpoints: dict[str, None] = {}
-    for text in texts:
-        if (run := store.run_named(text)) is not None:
+    for name in names:
+        if (run := store.run_named(name)) is not None:
             runs.add(run)
         else:
-            checkpoints[store.find(text)] = None
-    return _in_order(store, runs), list(checkpoints)
+            checkpoints[store.find(name)] = None
+    return _youngest_first(store, runs), list(checkpoints)
 
 
-def _in_order(store: Store, runs: Collection[str]) -> list[str]:
+def _youngest_first(store: Store, runs: Collection[str]) -> list[str]:
     # The youngest first: a younger run may refer to an older one.
     youngest_first = sorted(store.runs() if runs else (), key=lambda run: -run.started)
     return [run.run for run in youngest_first if run.run in runs]
@@ -146,15 +146,15 @@ def _in_order(store: Store, runs: Collection[str]) -> list[str]:
 def expire(
     older_than: str | None = None, all_: bool = False, dry_run: bool = False, **changes: Any
 ) -> int:
-    """Remove checkpoints and runs that have expired by the retention settings.
+    """Remove checkpoints and runs that the retention settings no longer keep.
 
     Removes old checkpoints of hooks, and complete runs with their worktrees. Of the checkpoints by
-    hooks or agents, one an hour stays after a day, and one a day after a week.
+    hooks or agents, one per hour stays after a day, and one per day stays after a week.
 
     A run is removed as a whole. It stays while its worktree has changes that no checkpoint has. To
-    remove every checkpoint: --all --older-than 0s --keep-last 0.
+    remove every checkpoint: git ckpt expire --all --older-than 0s --keep-last 0.
 
-    Prints each removal with its reason; piped, in tab-separated columns with full ids. A dry run
+    Prints each removal and its reason; in a pipe, in tab-separated columns with full ids. A dry run
     lists all runs. If something cannot be deleted, the rest is removed and the exit code is 1.
     """
     with open_store() as store:
@@ -164,23 +164,23 @@ def expire(
         gc.disable()  # garbage collection takes 1 s for 100,000 checkpoints, which have no cycles
         try:
             with terminal.waiting("deciding what expires"):
-                expired = store.expire(policy, dry_run=dry_run, progress=terminal.progress)
+                result = store.expire(policy, dry_run=dry_run, progress=terminal.show_progress)
         except KeyboardInterrupt:
             if not dry_run:
-                terminal.progress("")
-                terminal.warn("interrupted; run git ckpt expire again to finish")
+                terminal.show_progress("")
+                terminal.warn("the removal was interrupted; to finish it: git ckpt expire")
             raise
         finally:
             gc.enable()
             if not dry_run:
-                terminal.progress("")
+                terminal.show_progress("")
         if not dry_run:
-            print_kept_worktrees(store, {entry.id for entry, _ in expired.checkpoints})
-    terminal.out_rows(("WHAT", "ID", "PHASE", "WHY"), _rows(expired, dry_run=dry_run))
-    terminal.remark(_summary(expired, "would expire" if dry_run else "expired"))
-    for message, hint in {error.message: error.hint for _, error in expired.failed}.items():
-        terminal.fail(CkptError(message, hint=hint))
-    return 1 if expired.failed else 0
+            print_kept_worktrees(store, {entry.id for entry, _ in result.checkpoints})
+    terminal.out_rows(("WHAT", "ID", "PHASE", "WHY"), _rows(result, dry_run=dry_run))
+    terminal.remark(_summary_text(result, "would expire" if dry_run else "expired"))
+    for message, hint in {error.message: error.hint for _, error in result.failed}.items():
+        terminal.print_error(CkptError(message, hint=hint))
+    return 1 if result.failed else 0
 
 
 def _rows(result: ExpireResult, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
@@ -192,7 +192,7 @@ def _rows(result: ExpireResult, *, dry_run: bool) -> list[tuple[str, str, str, s
         if fate.is_due or dry_run:
             reason = fate.reason
             if fate.expires:
-                reason += f"; {terminal.count(fate.checkpoints - len(fate.keeps), 'checkpoint')}"
+                reason += f"; {terminal.plural(fate.checkpoints - len(fate.keeps), 'checkpoint')}"
                 reason += f", worktree {fate.path}" if fate.path else ""
             rows.append((verb if fate.expires else "stays", fate.run, fate.label, reason))
     reasons = [
@@ -202,14 +202,14 @@ def _rows(result: ExpireResult, *, dry_run: bool) -> list[tuple[str, str, str, s
     ]
     reasons += [("failed", entry, error.message) for entry, error in result.failed]
     return rows + [
-        (status, terminal.short(info.id), info.label, why) for status, info, why in reasons
+        (status, terminal.short_id(info.id), info.label, why) for status, info, why in reasons
     ]
 
 
-def _summary(result: ExpireResult, verb: str) -> str:
-    summary = f"{len(result.checkpoints)} of {terminal.count(result.total, 'checkpoint')} {verb}"
+def _summary_text(result: ExpireResult, verb: str) -> str:
+    summary = f"{len(result.checkpoints)} of {terminal.plural(result.total, 'checkpoint')} {verb}"
     summary += f", {len(result.failed)} failed" if result.failed else ""
     if result.runs:
-        expiring = sum(fate.expires for fate in result.runs)
-        summary += f"; {expiring} of {terminal.count(len(result.runs), 'run')}"
+        expiring_runs = sum(fate.expires for fate in result.runs)
+        summary += f"; {expiring_runs} of {terminal.plural(len(result.runs), 'run')}"
     return summary

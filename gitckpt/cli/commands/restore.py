@@ -1,4 +1,4 @@
-"""`git ckpt restore`, `git ckpt undo` and `git ckpt redo`."""
+"""Implement `git ckpt restore`, `git ckpt undo` and `git ckpt redo`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COLUMNS = ("STEP", "ID", "AGE", "COMMIT", "BRANCH", "MESSAGE")
 
 @options.usage("""
 ID [-- PATH…]  A checkpoint, run, rev or latest; with paths, restore only these.
---index  With paths: restore their index entries as well.
+--index  With paths: restore the index entries of these paths as well.
 --trust  Restore a checkpoint whose document was replaced by a fetch.
 --dry-run  Print what would be done; change nothing.
 --json  Print one JSON document.
@@ -45,13 +45,13 @@ def restore(
     only what differs: files, the index, and a merge or rebase in progress; with paths, only these
     files. HEAD and ignored files stay.
     """
-    warn = _warn_once()
+    warn = _make_warn_once()
     with open_store(to_capture=True) as store:
         checkpoint = store.read(store.find(ids[0]))
         only_paths = [_path_from_top(store, path) for path in (*ids[1:], *(paths or ()))] or None
         with terminal.waiting("restoring files"):
-            flags: Any = {"index": index, "trust": trust, "dry_run": dry_run}
-            result = store.restore(checkpoint, only_paths, announce=warn, **flags)
+            restore_options: Any = {"index": index, "trust": trust, "dry_run": dry_run}
+            result = store.restore(checkpoint, only_paths, announce=warn, **restore_options)
         _print_result(result, warn, "undo", dry_run=dry_run, as_json=as_json)
 
 
@@ -68,7 +68,7 @@ def undo(list_: bool = False, dry_run: bool = False, as_json: bool = False) -> N
     """
     problem = "--list and --dry-run exclude each other"
     options.refuse(list_ and dry_run, problem, "give only one of them")
-    warn = _warn_once()
+    warn = _make_warn_once()
     with open_store(to_capture=not list_) as store:
         if not list_:
             with terminal.waiting("restoring files"):
@@ -77,15 +77,15 @@ def undo(list_: bool = False, dry_run: bool = False, as_json: bool = False) -> N
             return
         steps, is_interrupted = store.undo_steps(), store.is_cut_off()
     if as_json:
-        names = "id timestamp git_sha branch message"
-        sides: dict[str, list[object]] = {"undo": [], "redo": []}
+        entry_keys = "id timestamp git_sha branch message"
+        steps_by_kind: dict[str, list[object]] = {"undo": [], "redo": []}
         for step in steps:
-            sides[step.kind].append(terminal.attributes(step.checkpoint, names))
-        terminal.out_json({**sides, "cut_off": is_interrupted})
+            steps_by_kind[step.kind].append(terminal.attributes(step.checkpoint, entry_keys))
+        terminal.out_json({**steps_by_kind, "cut_off": is_interrupted})
     else:
         _print_steps(steps)
         if is_interrupted:
-            terminal.warn("the newest step was interrupted: repeat it, or undo it")
+            terminal.warn("the newest restore was interrupted: repeat it, or run: git ckpt undo")
 
 
 @options.usage("""
@@ -98,7 +98,7 @@ def redo(dry_run: bool = False, as_json: bool = False) -> None:
     Another redo repeats the restore undone before that one. First records the current files: git
     ckpt undo restores them. After a new restore, there is nothing to redo.
     """
-    warn = _warn_once()
+    warn = _make_warn_once()
     with open_store(to_capture=True) as store:
         with terminal.waiting("restoring files"):
             result = store.redo(dry_run=dry_run, announce=warn)
@@ -112,25 +112,25 @@ def _path_from_top(store: Store, path: str) -> bytes:
     if store.worktree is None:
         return os.fsencode(path)
     # Resolve symbolic links on the way to the top; below the top, a link is a path to restore.
-    top = os.path.realpath(store.worktree)
+    worktree_top = os.path.realpath(store.worktree)
     *parts, last = os.path.normpath(os.path.join(os.path.realpath(os.getcwd()), path)).split(os.sep)
-    for number in range(1, len(parts) + 1):
-        if os.path.realpath(os.sep.join(parts[:number]) or os.sep) == top:
-            return os.fsencode(os.sep.join([*parts[number:], last]))
-    if os.path.realpath(os.sep.join([*parts, last])) == top:
+    for part_count in range(1, len(parts) + 1):
+        if os.path.realpath(os.sep.join(parts[:part_count]) or os.sep) == worktree_top:
+            return os.fsencode(os.sep.join([*parts[part_count:], last]))
+    if os.path.realpath(os.sep.join([*parts, last])) == worktree_top:
         return b"."
     problem = f"{path} is outside of the worktree {store.worktree}"
     raise UsageError(problem, hint="name paths inside of the worktree")
 
 
-def _warn_once() -> Warn:
-    printed: set[str] = set()
+def _make_warn_once() -> Warn:
+    printed_sentences: set[str] = set()
 
     def warn(sentences: Sequence[str]) -> None:
         for sentence in sentences:
-            if sentence not in printed:
+            if sentence not in printed_sentences:
                 terminal.warn(sentence)
-        printed.update(sentences)
+        printed_sentences.update(sentences)
 
     return warn
 
@@ -189,9 +189,9 @@ def _print_steps(steps: Sequence[UndoStep]) -> None:
     current_time = times.now()
     rows: dict[str, list[tuple[str | None, ...]]] = {"redo": [], "undo": []}
     for step in steps:
-        entry, side = step.checkpoint, rows[step.kind]
-        commit = terminal.short(entry.git_sha), entry.branch, entry.message
-        age = terminal.age(entry.time, current_time, entry.timestamp)
-        side.append((f"{step.kind} {len(side) + 1}", terminal.short(entry.id), age, *commit))
+        entry, group = step.checkpoint, rows[step.kind]
+        commit = terminal.short_id(entry.git_sha), entry.branch, entry.message
+        age = terminal.age_or_timestamp(entry.time, current_time, entry.timestamp)
+        group.append((f"{step.kind} {len(group) + 1}", terminal.short_id(entry.id), age, *commit))
     # Newest first: the restores that `redo` repeats, then the restores that `undo` undoes.
     terminal.out_rows(_COLUMNS, [*reversed(rows["redo"]), *rows["undo"]])

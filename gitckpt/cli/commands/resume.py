@@ -1,4 +1,4 @@
-"""`git ckpt resume`."""
+"""Implement `git ckpt resume`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gitckpt.cli.opening import open_store
 from gitckpt.model import ids, times
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.errors import AmbiguousError, CkptError, NotFoundError, UsageError
-from gitckpt.model.runstate import COMPLETE, DRIVEN, rewinding_to
+from gitckpt.model.runstate import COMPLETE, DRIVEN, rewind_target
 from gitckpt.model.values import replace
 
 TYPE_CHECKING = False
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 --fork  Continue in a new run; the old run does not change.
 --rewind  Return the run to an older checkpoint; first saves the current files.
 --accept-changes  Continue although the pipeline or its inputs have changed.
---autonomy MODE  From now on pause as MODE says: checkpoint, batch or fully_autonomous.
+--autonomy MODE  When to pause from now on: checkpoint, batch or fully_autonomous.
 --timeout AGE  Time limit of the whole run, from now on.
 --trust  Adopt a fetched run and continue it; shows the commands that it will execute.
---take-over  Continue a stalled run; its driver is locked out and its command ended.
---force  Continue a review although HEAD has diverged from its recorded work; once.
+--take-over  Continue a stalled run; lock out its old driver and end the driver's command.
+--force  Continue a review, this once, although HEAD has diverged from its recorded work.
 -i, --input NAME=VALUE  Change an input from now on; may be repeated.
 """)
 def resume(
@@ -56,12 +56,12 @@ def resume(
 ) -> int:
     """Continue a run, or open the files of a checkpoint.
 
-    A run continues at its first phase that is not complete. Otherwise prints the path of a
+    A pipeline continues at its first phase that is not complete. Otherwise prints the path of a
     worktree: cd "$(git ckpt resume --no-run ID)". An existing worktree keeps its unsaved changes.
     """
-    path = os.path.abspath(into) if into else None
+    directory = os.path.abspath(into) if into else None
     run_options: ResumeOptions = {
-        "directory": path,
+        "directory": directory,
         "phase": from_,
         "accept_changes": accept_changes,
     }
@@ -92,14 +92,14 @@ def resume(
 
             checkpoint = Run.begin_fork(store, checkpoint, trust=trust)
             origin = str(checkpoint.forked_from)[: ids.SHORT]
-            terminal.remark(f"run {checkpoint.run} goes on from {origin}")
+            terminal.remark(f"new run {checkpoint.run} continues from checkpoint {origin}")
         if no_run or checkpoint.run is None or not _has_pipeline(checkpoint):
             if take_over and checkpoint.run is not None:
                 store.take_over(checkpoint.run, holder="git ckpt resume --take-over")
             if rewind or from_ is not None:
-                _rewind_or_repeat(store, checkpoint, path, rewind=rewind, phase=from_)
+                _rewind_or_repeat(store, checkpoint, directory, rewind=rewind, phase=from_)
             else:
-                _open_worktree(store, checkpoint, path, catches_up=not no_run)
+                _open_worktree(store, checkpoint, directory, catches_up=not no_run)
             return 0
         from gitckpt.cli import driver
         from gitckpt.durable.driver.pipelines import Pipelines
@@ -111,22 +111,22 @@ def resume(
 
 
 def _choose_checkpoint(store: Store, *, no_run: bool) -> Checkpoint:
-    """Choose the checkpoint to resume if no id is given; print what will be started."""
+    """Return the checkpoint to resume if no id is given; print what it will start."""
     # An unfinished run of this worktree, preferably of a pipeline; else the newest checkpoint.
-    unfinished = [run for run in store.unfinished_runs() if store.is_ours(run.newest)]
-    newest = [store.newest(run.run) for run in unfinished]
+    unfinished_runs = [run for run in store.unfinished_runs() if store.is_ours(run.newest)]
+    newest = [store.newest(run.run) for run in unfinished_runs]
     candidates = [checkpoint for checkpoint in newest if _has_pipeline(checkpoint)] or newest
     if not candidates:
         return _newest_of_driven_run(store) or _find_latest(store)
     if len(candidates) > 1:
-        return _ask_which(store, candidates)
+        return _ask_for_run(store, candidates)
     (candidate,) = candidates
     line, agents = _describe_resumption(store, candidate)
     if no_run:
         return candidate
     if line:
         terminal.remark(f"resuming {line}")
-    if agents and terminal.may_ask() and not terminal.confirms("Go on?"):
+    if agents and terminal.may_ask() and not terminal.user_confirms("Resume it?"):
         hint = f"to resume the run: git ckpt resume {candidate.run}"
         raise CkptError(f"run {candidate.run} was not resumed", hint=hint)
     return candidate
@@ -137,27 +137,27 @@ def _has_pipeline(checkpoint: Checkpoint) -> bool:
 
 
 def _describe_resumption(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
-    """Return a line on what resuming a run starts, and the agents that it calls."""
+    """Return a text on the step that resuming starts, and the names of its agents."""
     from gitckpt.durable.driver.pipelines import next_step
 
     if not _has_pipeline(newest):
         return f"{newest.run} ({newest.label}): opens its worktree", []
     step, agents = next_step(store, newest)
-    calls = f" (calls {', '.join(agents)})" if agents else ""
-    return f"{newest.run} at {step}{calls}" if step else "", agents
+    agent_text = f" (calls {', '.join(agents)})" if agents else ""
+    return f"{newest.run} at {step}{agent_text}" if step else "", agents
 
 
-def _ask_which(store: Store, candidates: Sequence[Checkpoint]) -> Checkpoint:
+def _ask_for_run(store: Store, candidates: Sequence[Checkpoint]) -> Checkpoint:
     lines = [
         _describe_resumption(store, checkpoint)[0] or str(checkpoint.run)
         for checkpoint in candidates
     ]
-    hint = "name one: git ckpt resume RUN"
+    hint = "name the run: git ckpt resume RUN"
     if not terminal.may_ask():
         raise AmbiguousError(f"{len(candidates)} runs could be meant", lines, hint=hint)
-    numbered = [f"  {number}  {line}" for number, line in enumerate(lines, 1)]
+    numbered_lines = [f"  {number}  {line}" for number, line in enumerate(lines, 1)]
     question = f"Which one? [1-{len(candidates)}, or nothing for none] "
-    answer = terminal.ask(question, intro=["several runs could be meant:", *numbered]) or ""
+    answer = terminal.ask(question, intro=["several runs could be meant:", *numbered_lines]) or ""
     if not answer.isascii() or not answer.isdigit() or not 1 <= int(answer) <= len(candidates):
         raise CkptError("no run was resumed", hint=hint)
     return candidates[int(answer) - 1]
@@ -175,7 +175,7 @@ def _newest_of_driven_run(store: Store) -> Checkpoint | None:
 
 
 def _find_latest(store: Store) -> Checkpoint:
-    """Return the latest checkpoint, unless another worktree has a run to resume."""
+    """Return the latest checkpoint; raise if other worktrees have runs to resume."""
     from gitckpt.store.records import finder
     from gitckpt.store.runs.summary import RESUMABLE
 
@@ -185,12 +185,12 @@ def _find_latest(store: Store) -> Checkpoint:
             continue
         newest = store.newest(run.run)
         if not store.is_ours(newest):
-            terminal.remark(f"skipped a run that was not written in this repository: {run.run}")
+            terminal.remark(f"skipped a fetched run; to adopt: git ckpt resume {run.run} --trust")
         elif _has_pipeline(newest):
             candidates.append(_describe_resumption(store, newest)[0] or run.run)
     if candidates:
-        problem = "no unfinished run was started in this worktree, but in others"
-        hint = "name one: git ckpt resume RUN; or the newest checkpoint: git ckpt resume latest"
+        problem = "all unfinished runs were started in other worktrees"
+        hint = "name the run: git ckpt resume RUN; or open the newest files: git ckpt resume latest"
         raise AmbiguousError(problem, candidates, hint=hint)
     try:
         return store.read(store.find(finder.LATEST))
@@ -212,39 +212,39 @@ def _require_local_or_trusted(
         return
     from gitckpt.durable.driver.pipelines import Pipelines
 
-    def show(subject: str, lines: Sequence[str]) -> None:
+    def show_adoption(subject: str, lines: Sequence[str]) -> None:
         terminal.remark(f"adopts {subject}, which was not written in this repository")
         for line in lines:
             terminal.remark(f"  {line}")
 
-    Pipelines(store).require_ours(checkpoints, trust=trusted, show=show, adopt=not fork)
+    Pipelines(store).require_ours(checkpoints, trust=trusted, show=show_adoption, adopt=not fork)
 
 
 def _require_consistent(
     checkpoint: Checkpoint, phase: str | None, *, fork: bool, rewind: bool, no_run: bool
 ) -> None:
-    repeats, is_alone = phase is not None, checkpoint.run is None
+    has_phase, has_no_run = phase is not None, checkpoint.run is None
     advice = "give only one of them"
-    options.refuse(repeats and no_run, "--no-run and --from exclude each other", advice)
+    options.refuse(has_phase and no_run, "--no-run and --from exclude each other", advice)
     problem = f"checkpoint {checkpoint.id} belongs to no run"
     hint = f"open the checkpoint: git ckpt resume {checkpoint.id}"
-    without_phase = f"{problem}, and has no phase to do again"
-    options.refuse(repeats and is_alone and not fork, without_phase, hint)
+    phase_problem = f"{problem}, and has no phase to repeat"
+    options.refuse(has_phase and has_no_run and not fork, phase_problem, hint)
     options.refuse(fork and rewind, "--fork and --rewind exclude each other", advice)
-    options.refuse(rewind and is_alone, problem, hint)
+    options.refuse(rewind and has_no_run, problem, hint)
 
 
 def _require_newest(store: Store, checkpoint: Checkpoint) -> None:
     if checkpoint.run is not None and store.newest(checkpoint.run).id != checkpoint.id:
         short = checkpoint.id[: ids.SHORT]
         problem = f"checkpoint {short} is not the newest of run {checkpoint.run}"
-        hint = "return the run to this checkpoint: --rewind; start a new run: --fork; "
-        hint += "only open the files: --no-run"
+        hint = f"to return the run to it: git ckpt resume {short} --rewind; or --fork starts a new "
+        hint += "run; or --no-run only opens the files"
         raise UsageError(problem, hint=hint)
 
 
 @contextlib.contextmanager
-def _pausing(
+def _paused_run(
     store: Store, checkpoint: Checkpoint, holder: str, directory: str | None
 ) -> Iterator[Run]:
     from gitckpt.durable.run.run import Run
@@ -259,18 +259,18 @@ def _pausing(
 def _open_worktree(
     store: Store, checkpoint: Checkpoint, directory: str | None, *, catches_up: bool
 ) -> None:
-    """Open a checkpoint's worktree; print the path. `catches_up` updates an old one."""
+    """Open a checkpoint's worktree, print its path; `catches_up` updates old files."""
     opened = store.resume(checkpoint, directory)
-    short = checkpoint.id[: ids.SHORT]
+    short_id = checkpoint.id[: ids.SHORT]
     is_updated = opened.behind is not None and catches_up
     if is_updated:
-        with _pausing(store, checkpoint, "git ckpt resume", directory) as run:
+        with _paused_run(store, checkpoint, "git ckpt resume", directory) as run:
             pass
         remarks = dict.fromkeys((*opened.remarks, *run.remarks))
         opened = replace(opened, remarks=tuple(remarks), behind=None)
-    name = f"the worktree of {short} ({checkpoint.label})"
-    unchanged = "" if is_updated else ", and nothing in it was changed"
-    terminal.remark(f"made {name}" if opened.made else f"{name} existed already{unchanged}")
+    name = f"the worktree of {short_id} ({checkpoint.label})"
+    unchanged_text = "" if is_updated else ", and nothing in it was changed"
+    terminal.remark(f"made {name}" if opened.made else f"{name} existed already{unchanged_text}")
     for remark in opened.remarks:
         terminal.warn(remark)
     if opened.behind is not None:
@@ -284,23 +284,23 @@ def _open_worktree(
     if target is not None:
         finish = f"to finish: git ckpt resume {target} --rewind"
         cancel = f"to cancel: git ckpt resume {checkpoint.id} --rewind"
-        terminal.warn(f"going back to {target[: ids.SHORT]} was interrupted; {finish}; {cancel}")
+        terminal.warn(f"a rewind to {target[: ids.SHORT]} was interrupted; {finish}; {cancel}")
     terminal.out_path(opened.path)
     if checkpoint.imported is not None and checkpoint.pipeline is None:
         hint = f"; to see the next step: git ckpt step next --run {checkpoint.run}"
         hint = hint if "loop_state" in checkpoint.state else ""
         terminal.remark(f"no pipeline drives the work of {checkpoint.imported.path}{hint}")
     if checkpoint.state:
-        terminal.remark(f"to see the state: git ckpt show {short} --state")
+        terminal.remark(f"to see the state: git ckpt show {short_id} --state")
     if opened.unfiltered:
         from gitckpt.git.contents.unfiltered import failure
 
-        raise failure(opened.unfiltered, f"git ckpt resume {short}")
+        raise failure(opened.unfiltered, f"git ckpt resume {short_id}")
 
 
 def _interrupted_target(store: Store, checkpoint: Checkpoint) -> str | None:
-    """Return the target of an interrupted rewind; None if none can be finished."""
-    target = rewinding_to(checkpoint) if checkpoint.run is not None else None
+    """Return the id to which an interrupted rewind of the run was going, else None."""
+    target = rewind_target(checkpoint) if checkpoint.run is not None else None
     if target is None:
         return None
     history = store.history(str(checkpoint.run))
@@ -311,13 +311,13 @@ def _interrupted_target(store: Store, checkpoint: Checkpoint) -> str | None:
 def _rewind_or_repeat(
     store: Store, checkpoint: Checkpoint, directory: str | None, *, rewind: bool, phase: str | None
 ) -> None:
-    """Rewind a run without a pipeline, or mark `phase` as to be repeated."""
+    """Rewind a run to `checkpoint`, or record that `phase` must be repeated."""
     has_phases = checkpoint.pipeline is not None and bool(checkpoint.pipeline.completed)
     if phase is not None and "loop_state" in checkpoint.state and not has_phases:
         hint = f"repeat a step: git ckpt step reset {shell_word(phase)} --run {checkpoint.run}"
         raise UsageError(f"run {checkpoint.run} has steps, and no phase {phase!r}", hint=hint)
     holder = f"git ckpt resume --{'rewind' if rewind else 'from'}"
-    with _pausing(store, checkpoint, holder, directory) as run:
+    with _paused_run(store, checkpoint, holder, directory) as run:
         for remark in run.remarks:
             terminal.warn(remark)
         if rewind:
@@ -326,11 +326,11 @@ def _rewind_or_repeat(
             run.redo(phase, record=True)
     if rewind:
         place = f"{checkpoint.id[: ids.SHORT]} ({checkpoint.label})"
-        terminal.remark(f"run {run.id} is back at {place}")
+        terminal.remark(f"run {run.id} is back at checkpoint {place}")
     if phase is not None:
-        complete = ", ".join(run.completed) or "none"
+        phase_names = ", ".join(run.completed) or "none"
         terminal.remark(
-            f"run {run.id} will repeat {phase!r} and later phases; complete: {complete}"
+            f"run {run.id} will repeat {phase!r} and later phases; complete phases: {phase_names}"
         )
         if checkpoint.attempt is not None:  # otherwise people or scripts repeat the phase
             terminal.remark(

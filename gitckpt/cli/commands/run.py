@@ -1,4 +1,4 @@
-"""`git ckpt run`, `loop` and `review`."""
+"""Implement `git ckpt run`, `git ckpt loop` and `git ckpt review`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run(
     dry_run: bool = False,
     print_: bool = False,
 ) -> int:
-    """Run a pipeline in its own worktree, a checkpoint per phase.
+    """Run a pipeline in its own worktree, with a checkpoint of each phase.
 
     Prints the id of the run. After a kill, git ckpt resume ID continues at the first phase that is
     not complete.
@@ -49,34 +49,34 @@ def run(
         terminal.out_document(Pipelines.preset(pipeline).encode())
         return 0
     from gitckpt.cli import driver
-    from gitckpt.durable.phases.options import slug
+    from gitckpt.durable.phases.options import make_slug
     from gitckpt.durable.pipeline import definition as pipelines
 
     inputs = driver.parse_inputs(input_ or [])
-    limit = _parse_limit(timeout)
+    limit = _parse_time_limit(timeout)
     mode = pipelines.parse_autonomy(autonomy) if autonomy is not None else None
-    name, about = pipeline, pipeline
+    name, subject = pipeline, pipeline
     if pipeline.endswith(".md") or (os.path.isfile(pipeline) and os.sep in pipeline):
-        name, about, inputs = "plan-to-pr", slug(pipeline), {"plan": pipeline, **inputs}
+        name, subject, inputs = "plan-to-pr", make_slug(pipeline), {"plan": pipeline, **inputs}
     elif pipeline == "plan-to-pr" and inputs.get("plan"):
-        about = slug(inputs["plan"])
+        subject = make_slug(inputs["plan"])
     if dry_run:
         with open_store() as store:
             _print_preview(Pipelines(store).preview(name, inputs), mode)
         return 0
-    start_options = {"about": about, "base": base, "key": key, "autonomy": mode, "timeout": limit}
+    start_options = {"about": subject, "base": base, "key": key, "autonomy": mode, "timeout": limit}
     return _start(name, inputs, f"run {pipeline}", **start_options)
 
 
-def _parse_limit(age: str | None) -> int | None:
+def _parse_time_limit(age: str | None) -> int | None:
     return times.parse_age(age) if age is not None else None
 
 
-def _start(pipeline: str, inputs: Mapping[str, str], command: str, **start_options: Any) -> int:
+def _start(pipeline: str, inputs: Mapping[str, str], arguments: str, **start_options: Any) -> int:
     from gitckpt.cli import driver
     from gitckpt.durable.driver.pipelines import Pipelines
 
-    start_options["holder"] = f"git ckpt {terminal.harmless(command)}"
+    start_options["holder"] = f"git ckpt {terminal.escape_text(arguments)}"
     with open_store() as store:
         return driver.drive(
             lambda observer: Pipelines(store, observer).run(pipeline, inputs, **start_options)
@@ -84,15 +84,15 @@ def _start(pipeline: str, inputs: Mapping[str, str], command: str, **start_optio
 
 
 def _print_preview(preview: Preview, mode: str | None) -> None:
-    from gitckpt.durable.pipeline.definition import redefinition
+    from gitckpt.durable.pipeline.definition import describe_redefinition
 
     definition = preview.definition
-    if (warning := redefinition(definition)) is not None:
+    if (warning := describe_redefinition(definition)) is not None:
         terminal.warn(warning)
     autonomy = mode or definition.autonomy
     terminal.out(f"pipeline {definition.name}, {autonomy}, from {definition.source}")
-    for name, value in preview.given.inputs.items():
-        terminal.out(f"input {name} = {value}")
+    for input_name, value in preview.given.inputs.items():
+        terminal.out(f"input {input_name} = {value}")
     for number, phase in enumerate(definition.phases, 1):
         terminal.out(f"{number}. {phase.name}")
         if phase.name in preview.skipped:
@@ -100,15 +100,15 @@ def _print_preview(preview: Preview, mode: str | None) -> None:
             continue
         for line in (phase.run or f"(gitckpt itself: {phase.use})").strip("\n").split("\n"):
             terminal.out(f"   | {line}".rstrip())
-        facts = {
-            "timeout": phase.timeout and times.length_text(phase.timeout),
-            "idle timeout": phase.idle_timeout and times.length_text(phase.idle_timeout),
+        settings = {
+            "timeout": phase.timeout and times.exact_age_text(phase.timeout),
+            "idle timeout": phase.idle_timeout and times.exact_age_text(phase.idle_timeout),
             "retries": phase.retries.attempts,
-            "autosave": phase.run and phase.autosave and times.length_text(phase.autosave),
+            "autosave": phase.run and phase.autosave and times.exact_age_text(phase.autosave),
             "group": phase.group,
         }
-        if notes := ", ".join(f"{key} {value}" for key, value in facts.items() if value):
-            terminal.out(f"   {notes}")
+        if details := ", ".join(f"{key} {value}" for key, value in settings.items() if value):
+            terminal.out(f"   {details}")
 
 
 @options.usage("""
@@ -143,14 +143,14 @@ def loop(
     The plan is done when its issues are closed and the tests pass. Prints the id of the run. Each
     iteration is a checkpoint. After a kill, git ckpt resume ID repeats the last iteration.
     """
-    from gitckpt.durable.phases.options import slug
+    from gitckpt.durable.phases.options import make_slug
 
-    options.refuse(not plan, "the plan has no name", "name its file: git ckpt loop PLAN.md")
-    texts = {name: str(value) for name, value in inputs.items() if value} | {"plan": plan}
-    texts |= {"issues": " ".join(issue)} if issue else {}
-    texts |= {"until_tests_pass": "yes"} if until_tests_pass else {}
-    start_options = {"about": slug(plan), "base": base, "timeout": _parse_limit(timeout)}
-    return _start("loop", texts, f"loop {plan}", **start_options)
+    options.refuse(not plan, "the plan's name is empty", "name its file: git ckpt loop PLAN.md")
+    input_texts = {name: str(value) for name, value in inputs.items() if value} | {"plan": plan}
+    input_texts |= {"issues": " ".join(issue)} if issue else {}
+    input_texts |= {"until_tests_pass": "yes"} if until_tests_pass else {}
+    start_options = {"about": make_slug(plan), "base": base, "timeout": _parse_time_limit(timeout)}
+    return _start("loop", input_texts, f"loop {plan}", **start_options)
 
 
 @options.usage("""
@@ -165,7 +165,7 @@ TASK|TASK.md  The task: a text, or a file with it.
 --max-cycles N  Let the coder try at most N times.  [default: 3]
 --max-budget USD  Stop when all answers together have cost USD.
 --agent-timeout AGE  Time limit of an answer.  [default: 1h]
---refactor RUN  Start nothing: replace the task of this run by TASK.
+--refactor RUN  Replace the task of this run by TASK, and start nothing.
 --base REV  The commit that the run's worktree starts from.  [default: HEAD]
 --timeout AGE  Time limit of the whole run.
 """)
@@ -180,24 +180,24 @@ def review(
 ) -> int:
     """Let a coder agent work until a reviewer agent approves the work.
 
-    Prints the id of the run. Each transition is a checkpoint. After a kill, git ckpt resume ID
-    continues the run.
+    Prints the id of the run. Records a checkpoint at each new state of the review. After a kill,
+    git ckpt resume ID continues the run.
     """
-    text = _read_task(task)
+    task_text = _read_task(task)
     if refactor is not None:
         from gitckpt.durable.driver.pipelines import Pipelines
 
-        options.refuse(not text.strip(), "there is no task", "give the new task")
+        options.refuse(not task_text.strip(), "the new task is empty", "give a task as TASK")
         with open_store() as store:
-            Pipelines(store).refactor(store.find_run(refactor), text)
+            Pipelines(store).refactor(store.find_run(refactor), task_text)
             terminal.remark("the coder gets the new task in the next cycle")
         return 0
-    about = name or ids.slug(text.strip().partition("\n")[0])
-    texts = {key: str(value) for key, value in inputs.items() if value is not None}
-    texts |= {"title": text, "task": about, "filters": "\n".join(filter_ or [])}
-    texts = {key: value for key, value in texts.items() if value.strip()}
-    start_options = {"about": about, "base": base, "timeout": _parse_limit(timeout)}
-    return _start("review", texts, f"review {about}", **start_options)
+    subject = name or ids.make_slug(task_text.strip().partition("\n")[0])
+    input_texts = {key: str(value) for key, value in inputs.items() if value is not None}
+    input_texts |= {"title": task_text, "task": subject, "filters": "\n".join(filter_ or [])}
+    input_texts = {key: value for key, value in input_texts.items() if value.strip()}
+    start_options = {"about": subject, "base": base, "timeout": _parse_time_limit(timeout)}
+    return _start("review", input_texts, f"review {subject}", **start_options)
 
 
 def _read_task(task: str) -> str:

@@ -1,4 +1,4 @@
-"""`git ckpt runs`, `status`, `start`, `finish` and `cancel`."""
+"""Implement `git ckpt runs`, `status`, `start`, `finish` and `cancel`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _BAR_WIDTH = 20
 _MAX_INPUT = 100  # characters of an input that are shown
-_EVENT = "phase status attempts started ended seconds saves errors exit_code checkpoint"
+_PHASE_KEYS = "phase status attempts started ended seconds saves errors exit_code checkpoint"
 _TO_START = "start one: git ckpt run PIPELINE, or git ckpt start NAME"
 _COLUMNS = ("RUN", "STATUS", "PHASE", "AGE", "BRANCH", "WORKTREE")
 
@@ -35,7 +35,7 @@ _COLUMNS = ("RUN", "STATUS", "PHASE", "AGE", "BRANCH", "WORKTREE")
 def runs(status: str | None = None, limit: int | None = None, as_json: bool = False) -> None:
     """List runs, the one with the newest checkpoint first.
 
-    Piped, each line has tab-separated columns.
+    In a pipe, each line has tab-separated columns.
     """
     options.require_one_of("status", status, runstate.STATUSES)
     with open_store() as store:
@@ -45,11 +45,11 @@ def runs(status: str | None = None, limit: int | None = None, as_json: bool = Fa
         terminal.out_json({"runs": [_as_json(run) for run in summaries]})
         return
     if not summaries:
-        terminal.remark("no run has this status" if status else f"no runs yet; to {_TO_START}")
+        terminal.remark(f"no run is {status}" if status else f"no runs yet; to {_TO_START}")
     rows = []
     for run in summaries:
         path = terminal.shorter_path(run.path) if terminal.is_terminal() else run.path
-        age = terminal.age(run.time, current_time)
+        age = terminal.age_or_timestamp(run.time, current_time)
         rows.append((run.run, run.status, run.label, age, run.branch, path))
     terminal.out_rows(_COLUMNS, rows)
 
@@ -60,22 +60,22 @@ def runs(status: str | None = None, limit: int | None = None, as_json: bool = Fa
 -w, --watch  Refresh the output until the run is no longer driven.
 """)
 def status(run: str | None = None, as_json: bool = False, watch: bool = False) -> None:
-    """Show the phases of a run, its driver, and the next command."""
+    """Show a run's phases, the process that drives it, and the next command."""
     is_piped = as_json or not terminal.is_terminal()
     hint = "leave out --watch: git ckpt status --json"
     options.refuse(watch and is_piped, "--watch needs a terminal", hint)
     with open_store() as store:
-        name = _find_run(store, run)
-        height = 0
-        history = store.history(name)
-        advice = _advice(store, history)
+        run_id = _find_run_or_default(store, run)
+        printed_height = 0
+        history = store.history(run_id)
+        advice = _advised_command(store, history)
         while watch:
-            height = terminal.replace_lines(height, _status_lines(history, advice))
+            printed_height = terminal.replace_lines(printed_height, _status_lines(history, advice))
             if history.summary.status not in runstate.DRIVEN:
                 return
             time.sleep(1.0)
-            history = store.history(name)
-            advice = _advice(store, history)
+            history = store.history(run_id)
+            advice = _advised_command(store, history)
     if as_json:
         terminal.out_json(_history_as_json(history, advice))
         return
@@ -88,11 +88,11 @@ def status(run: str | None = None, as_json: bool = False, watch: bool = False) -
 def _status_lines(history: History, advice: str | None) -> list[str]:
     lines = [f"{label:8} {value}" for label, value in _summary_fields(history)]
     if history.events:
-        lines += ["", *_event_lines(history)]
+        lines += ["", *_phase_lines(history)]
     return [*lines, "", f"next     {advice}"] if advice else lines
 
 
-def _advice(store: Store, history: History) -> str | None:
+def _advised_command(store: Store, history: History) -> str | None:
     advice = _next_command(history)
     try:
         is_ours = store.is_ours(history.newest)
@@ -103,14 +103,14 @@ def _advice(store: Store, history: History) -> str | None:
 
 
 def _next_command(history: History) -> str | None:
-    summary, name = history.summary, history.summary.run
+    summary, run_id = history.summary, history.summary.run
     if summary.status == runstate.COMPLETE:
         return None
     if summary.status == runstate.RUNNING:
-        return f"git ckpt cancel {name}"
+        return f"git ckpt cancel {run_id}"
     if summary.status == runstate.STALLED:
-        return f"git ckpt resume {name} --take-over"
-    target = runstate.rewinding_to(history.newest)
+        return f"git ckpt resume {run_id} --take-over"
+    target = runstate.rewind_target(history.newest)
     if target is not None:
         return f"git ckpt resume {target} --rewind"
     has_pipeline = history.pipeline.name is not None
@@ -118,20 +118,20 @@ def _next_command(history: History) -> str | None:
         return _next_step_command(history)
     if has_pipeline and summary.status == runstate.BLOCKED:
         phase = next((event.phase for event in history.events if event.is_current), "")
-        return f"git ckpt resume {name} --from {shell_word(phase)}"
+        return f"git ckpt resume {run_id} --from {shell_word(phase)}"
     # No driver is alive: the statuses of driven runs were handled above.
     is_open = not has_pipeline and summary.status == runstate.OPEN
-    return f"git ckpt {'finish' if is_open else 'resume'} {name}"
+    return f"git ckpt {'finish' if is_open else 'resume'} {run_id}"
 
 
 def _next_step_command(history: History) -> str:
-    name, loop = history.summary.run, history.newest.state["loop_state"]
+    run_id, loop_state = history.summary.run, history.newest.state["loop_state"]
     if history.summary.status == runstate.BLOCKED:
-        step = shell_word(str(loop.get("current_step")))
-        return f"git ckpt step reset {step} --run {name} --notes TEXT"
-    if loop.get("current_step") == "COMPLETE":
-        return f"git ckpt finish {name}"
-    return f"git ckpt step next --run {name}"
+        step = shell_word(str(loop_state.get("current_step")))
+        return f"git ckpt step reset {step} --run {run_id} --notes TEXT"
+    if loop_state.get("current_step") == "COMPLETE":
+        return f"git ckpt finish {run_id}"
+    return f"git ckpt step next --run {run_id}"
 
 
 def _summary_fields(history: History) -> list[tuple[str, str]]:
@@ -140,23 +140,23 @@ def _summary_fields(history: History) -> list[tuple[str, str]]:
     summary, pipeline = history.summary, history.pipeline
     age = f", {times.age_text(max(times.now() - summary.time, times.MICRO))} ago"
     is_driven = summary.status in runstate.DRIVEN
-    completed = f"{len(pipeline.completed)} of {len(pipeline.phases)} phases complete"
+    completed_text = f"{len(pipeline.completed)} of {len(pipeline.phases)} phases complete"
     inputs = [f"{name} = {_first_line(value)}" for name, value in pipeline.inputs.items() if value]
     gauges = progress.gauges(history.newest.state, history.newest.progress)
     autonomy = f", {pipeline.autonomy}" if pipeline.autonomy else ""
     branch = f" on {summary.branch}" if summary.branch else ""
-    facts = [
+    fields = [
         ("run", summary.run),
         ("status", summary.status + ("" if summary.status == runstate.RUNNING else age)),
         ("pipeline", f"{pipeline.name}{autonomy}" if pipeline.name is not None else ""),
         *(("input", line) for line in inputs),
-        ("progress", completed if pipeline.phases else ""),
+        ("progress", completed_text if pipeline.phases else ""),
         *((gauge.name, f"{_progress_bar(gauge)}{gauge.text}") for gauge in gauges),
         ("deadline", pipeline.deadline or ""),
         ("worktree", summary.path + branch if summary.path else ""),
         ("driver" if is_driven else "left by", summary.lease.sentence() if summary.lease else ""),
     ]
-    return [(label, value) for label, value in facts if value]
+    return [(label, value) for label, value in fields if value]
 
 
 def _first_line(value: str) -> str:
@@ -168,51 +168,51 @@ def _first_line(value: str) -> str:
 def _progress_bar(gauge: Gauge) -> str:
     if gauge.share is None or not terminal.is_terminal():
         return ""
-    full = round(gauge.share * _BAR_WIDTH)
-    return f"[{'#' * full}{'.' * (_BAR_WIDTH - full)}] "
+    filled = round(gauge.share * _BAR_WIDTH)
+    return f"[{'#' * filled}{'.' * (_BAR_WIDTH - filled)}] "
 
 
-def _event_lines(history: History) -> list[str]:
+def _phase_lines(history: History) -> list[str]:
     lines = []
-    width = max(len(terminal.harmless(event.phase)) for event in history.events)
+    width = max(len(terminal.escape_text(event.phase)) for event in history.events)
     for event in history.events:
-        mark = ">" if event.is_current else " "
-        seconds = f"{event.seconds:.1f}s" if event.seconds is not None else ""
-        attempts = f"{event.attempts} attempts" if event.attempts > 1 else ""
-        saves = terminal.count(event.saves, "save") if event.saves else ""
-        notes = "  ".join(filter(None, [seconds, attempts, saves]))
-        phase = f"{terminal.harmless(event.phase):{width}}"
-        lines.append(f"{mark} {phase}  {event.status:8}  {notes}".rstrip())
+        current_mark = ">" if event.is_current else " "
+        seconds_text = f"{event.seconds:.1f}s" if event.seconds is not None else ""
+        attempts_text = f"{event.attempts} attempts" if event.attempts > 1 else ""
+        saves_text = terminal.plural(event.saves, "save") if event.saves else ""
+        details = "  ".join(filter(None, [seconds_text, attempts_text, saves_text]))
+        phase_text = f"{terminal.escape_text(event.phase):{width}}"
+        lines.append(f"{current_mark} {phase_text}  {event.status:8}  {details}".rstrip())
         if event.status not in ("complete", "skipped"):
             lines += [f"      {error}" for error in event.errors]
     return lines
 
 
-def _find_run(store: Store, text: str | None) -> str:
+def _find_run_or_default(store: Store, text: str | None) -> str:
     # By default the run of this worktree, else the newest run started in it, else the newest run.
     if text is not None:
         return store.find_run(text)
     if store.run is not None:
         return store.run
-    runs = store.runs()
-    if not runs:
+    summaries = store.runs()
+    if not summaries:
         raise NotFoundError("there are no runs yet", hint=_TO_START)
-    local_runs = [summary.run for summary in runs if store.is_ours(summary.newest)]
+    local_runs = [summary.run for summary in summaries if store.is_ours(summary.newest)]
     if not local_runs:
         problem = "every run was fetched from another repository"
-        raise NotFoundError(problem, hint="name a run: git ckpt runs")
+        raise NotFoundError(problem, hint="to list runs: git ckpt runs; then name one")
     return next((name for name in local_runs if not store.made_elsewhere([name])), local_runs[0])
 
 
 def _as_json(summary: RunInfo) -> dict[str, Any]:
-    lease, keys = summary.lease, "holder host pid acquired renewed expires token"
+    lease, lease_keys = summary.lease, "holder host pid acquired renewed expires token"
     return {
         **terminal.attributes(summary, "run status label"),
         "started": times.to_text(summary.started),
         "newest": {"id": summary.newest, "timestamp": times.to_text(summary.time)},
         "branch": summary.branch,
         "worktree": summary.path,
-        "lease": lease and terminal.attributes(lease, keys),
+        "lease": lease and terminal.attributes(lease, lease_keys),
     }
 
 
@@ -220,11 +220,11 @@ def _history_as_json(history: History, advice: str | None) -> dict[str, Any]:
     from gitckpt.durable import progress
 
     gauges = progress.gauges(history.newest.state, history.newest.progress)
-    names = "name autonomy deadline inputs phases"
+    pipeline_names = "name autonomy deadline inputs phases"
     return {
         **_as_json(history.summary),
-        "pipeline": terminal.attributes(history.pipeline, names),
-        "phases": [terminal.attributes(event, _EVENT) for event in history.events],
+        "pipeline": terminal.attributes(history.pipeline, pipeline_names),
+        "phases": [terminal.attributes(event, _PHASE_KEYS) for event in history.events],
         "gauges": [terminal.attributes(gauge, "name text done total") for gauge in gauges],
         "unwritten": history.unwritten,
         "next": advice,
@@ -237,10 +237,10 @@ def _history_as_json(history: History, advice: str | None) -> dict[str, Any]:
 --key TEXT  Your own name for the run; a run with this name is opened.
 """)
 def start(name: str = "work", base: str = "HEAD", key: str | None = None) -> None:
-    """Open a run with its own worktree, and print the path.
+    """Start a run in its own worktree, and print the path of the worktree.
 
-    Every commit and save in the worktree extends the run: cd "$(git ckpt start add-login)". When
-    the work is done: git ckpt finish.
+    Every commit or git ckpt save in the worktree extends the run: cd "$(git ckpt start add-login)".
+    When the work is done: git ckpt finish.
     """
     from gitckpt.durable.run.run import Run
 
@@ -260,28 +260,28 @@ def start(name: str = "work", base: str = "HEAD", key: str | None = None) -> Non
 def finish(run: str | None = None, force: bool = False) -> None:
     """Record a run as complete, with the files of its worktree.
 
-    Prints the id of the checkpoint.
+    Prints the id of the new checkpoint.
     """
     from gitckpt.durable.run.run import Run
 
     with open_store() as store:
-        name = _require_run(store, run)
-        summary = store.history(name).summary
-        is_undone = summary.status in (runstate.FAILED, runstate.BLOCKED)
-        hint = f"see why: git ckpt status {name}; to finish the run anyway: --force"
-        problem = f"run {name} is {summary.status}: {summary.label}"
-        options.refuse(is_undone and not force, problem, hint)
-        finishing = Run.resume(store, name, adapter="plumbing", holder="git ckpt finish")
+        run_id = _require_run(store, run)
+        summary = store.history(run_id).summary
+        has_failed = summary.status in (runstate.FAILED, runstate.BLOCKED)
+        hint = f"see git ckpt status {run_id}; to finish anyway: git ckpt finish {run_id} --force"
+        problem = f"run {run_id} is {summary.status}: {summary.label}"
+        options.refuse(has_failed and not force, problem, hint)
+        resumed_run = Run.resume(store, run_id, adapter="plumbing", holder="git ckpt finish")
         try:
-            with finishing:
+            with resumed_run:
                 pass
         except CkptError as error:
-            if finishing.unwritten:
-                hint = f"remove the obstacle, then: git ckpt finish {name}"
+            if resumed_run.unwritten:
+                hint = f"solve the problem, then: git ckpt finish {run_id}"
                 raise error.but(hint=hint) from None
             raise
-        terminal.out(finishing.newest.id)
-        terminal.remark(f"run {finishing.id} is complete; its worktree: {finishing.path}")
+        terminal.out(resumed_run.newest.id)
+        terminal.remark(f"run {resumed_run.id} is complete; its worktree: {resumed_run.path}")
 
 
 @options.usage("""
@@ -293,11 +293,11 @@ def cancel(run: str) -> None:
     Ends the current phase, and records the phase as failed.
     """
     with open_store() as store:
-        name = _require_run(store, run)
-        if not store.cancel(name):
-            hint = f"see the run's status: git ckpt status {name}"
-            raise CkptError(f"run {name} is not running", hint=hint)
-        terminal.remark(f"run {name} has stopped; to go on: git ckpt resume {name}")
+        run_id = _require_run(store, run)
+        if not store.cancel(run_id):
+            hint = f"see the run's status: git ckpt status {run_id}"
+            raise CkptError(f"run {run_id} is not running", hint=hint)
+        terminal.remark(f"run {run_id} has stopped; to go on: git ckpt resume {run_id}")
 
 
 def _require_run(store: Store, text: str | None) -> str:

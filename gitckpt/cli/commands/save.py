@@ -1,4 +1,4 @@
-"""`git ckpt save`."""
+"""Implement `git ckpt save`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 -m, --message TEXT  One line about the checkpoint, at most 1,000 characters.
 --phase NAME[-STATUS]  The label.  [default: manual, status: complete]
 --state FILE  A state to save: JSON, or TOML from *.toml; - reads JSON from standard input.
---agent NAME  The agent that saves; git ckpt expire thins its checkpoints by age.
+--agent NAME  The agent that saves; git ckpt expire keeps fewer of its old checkpoints.
 --error TEXT  An error to record; may be repeated.
 --run RUN  The run that the checkpoint extends.  [default: the run of the worktree]
---track NAME  The open run about NAME; starts one if necessary.
+--track NAME  Extend the open run about NAME; start one if no such run exists.
 --if-changed  Record nothing if files, index and HEAD are as in the newest checkpoint.
 --no-worktree  Record only the commit and the state, not the files.
 """)
@@ -41,17 +41,17 @@ def save(
     if_changed: bool = False,
     no_worktree: bool = False,
 ) -> None:
-    """Record a checkpoint of files, state and commit; print its id."""
+    """Record a checkpoint of files, state and commit; print the checkpoint's id."""
     from gitckpt.model import phase as phases
 
-    label = phases.label(phase)
+    label = phases.to_label(phase)
     data = _read_state(state) if state is not None else None
     line = message.strip() if message is not None else None
     if line and len(line.splitlines()) == 1:  # several lines are refused later
         line = " ".join(line.split())
     agent = " ".join(agent.split()) if agent is not None else None
-    options.refuse(agent == "", "--agent has no name", "name the agent: git ckpt save --agent NAME")
-    options.refuse_both(run, track)
+    options.refuse(agent == "", "--agent is empty", "name the agent: git ckpt save --agent NAME")
+    options.refuse_run_and_track(run, track)
     if if_changed:
         is_more = state is not None or error or track is not None or no_worktree
         problem = "--if-changed compares the files: it excludes --state, --error, --track"
@@ -67,7 +67,7 @@ def save(
 
         record: Any = store.record if no_worktree else store.save
         new_id = ids.new_id()
-        arguments = {"id": new_id, **_run_arguments(store, run, track)}
+        arguments = {"id": new_id, **_choose_run(store, run, track)}
         if if_changed:
             arguments["if_changed"] = True
         if track is not None and data is not None:
@@ -79,10 +79,10 @@ def save(
             return
         terminal.out(checkpoint.id)
         if data == {}:
-            terminal.warn("the state is empty")
+            terminal.warn("the saved state is empty")
         terminal.remark(f"saved {label} with {_describe_contents(checkpoint)}")
         # Last, when the output is complete.
-        hook.keep_up(inside(store).repository, lambda: _settle_removals(inside(store)))
+        hook.maintain_if_due(inside(store).repository, lambda: _settle_removals(inside(store)))
 
 
 def _print_unchanged(checkpoint: Checkpoint) -> None:
@@ -92,35 +92,35 @@ def _print_unchanged(checkpoint: Checkpoint) -> None:
 
 
 def _describe_contents(checkpoint: Checkpoint) -> str:
-    """Warn of files that were not captured; return a text on what was captured."""
-    files = checkpoint.worktree
+    """Return a text on the captured files; warn of files that were not captured."""
+    worktree = checkpoint.worktree
     contents = "no files"
-    if files is not None:
-        omitted = terminal.warn_captured(checkpoint)
-        clean = "the files as committed" if omitted else "a clean worktree"
-        contents = "uncommitted changes" if files.dirty else clean
-        changed = sum(submodule.dirty for submodule in files.submodules)
-        contents += f" and {terminal.count(changed, 'changed submodule')}" if changed else ""
-        contents += f" ({omitted} not captured)" if omitted else ""
-    commit = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
-    return f"{contents} on {commit}"
+    if worktree is not None:
+        omitted_count = terminal.warn_of_captured_files(checkpoint)
+        clean_text = "the files as committed" if omitted_count else "a clean worktree"
+        contents = "uncommitted changes" if worktree.dirty else clean_text
+        changed = sum(submodule.dirty for submodule in worktree.submodules)
+        contents += f" and {terminal.plural(changed, 'changed submodule')}" if changed else ""
+        contents += f" ({omitted_count} not captured)" if omitted_count else ""
+    commit_text = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
+    return f"{contents} on {commit_text}"
 
 
 def _settle_removals(store: Checkpoints) -> None:
     # Maintenance does the same later, and records the outcome.
     try:
-        store.remover().settle()
+        store.remover().update_keep_refs()
     except CkptError as error:
         store.announce(f"commits below a shallow boundary may not be kept yet: {error.message}")
 
 
-def _run_arguments(store: Store, run: str | None, track: str | None) -> dict[str, Any]:
+def _choose_run(store: Store, run: str | None, track: str | None) -> dict[str, Any]:
     if run is not None or track is None:
         return {"run": store.find_run(run) if run is not None else store.run}
     from gitckpt.durable.steps.steps import Steps
 
-    existing = store.run or Steps.run_about(store, track)
-    return {"run": existing} if existing is not None else {"start": track}
+    existing_run = store.run or Steps.run_about(store, track)
+    return {"run": existing_run} if existing_run is not None else {"start": track}
 
 
 def _read_state(source: str) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def _read_state(source: str) -> dict[str, Any]:
 
     from gitckpt.model import toml
 
-    as_toml = source.endswith(".toml")
+    is_toml = source.endswith(".toml")
     try:
         if source == "-":
             source, data = "standard input", sys.stdin.buffer.read()
@@ -136,12 +136,12 @@ def _read_state(source: str) -> dict[str, Any]:
             with open(source, "rb") as file:
                 data = file.read()
     except OSError as error:
-        raise UsageError(f"cannot read {source}: {error.strerror}") from None
+        raise UsageError(f"cannot read the state {source}: {error.strerror}") from None
     try:
-        value = toml.loads(data.decode("utf-8")) if as_toml else json.loads(data)
+        value = toml.loads(data.decode("utf-8")) if is_toml else json.loads(data)
         problem = "" if isinstance(value, dict) else f"holds {type(value).__name__}, not a map"
     except (ValueError, RecursionError) as error:
-        problem = f"is not {'TOML' if as_toml else 'JSON'}: {error}"
+        problem = f"is not {'TOML' if is_toml else 'JSON'}: {error}"
     if problem:
         raise UsageError(f"{source} {problem}", hint='a state is a map, such as {"step": 3}')
     return value

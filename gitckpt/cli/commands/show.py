@@ -1,4 +1,4 @@
-"""`git ckpt show`."""
+"""Implement `git ckpt show`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import os
 
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
-from gitckpt.model.arguments import first_of, shell_word
+from gitckpt.model.arguments import join_first, shell_word
 from gitckpt.model.document import KEYS
-from gitckpt.model.errors import CkptError, UsageError, WorktreeError
+from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.model.ids import SHORT
 
 TYPE_CHECKING = False
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.store import Store
 
-_KINDS = {"null": "null", "bytes": "bytes, in base64", "integer": "an integer"}
+_TYPE_TEXTS = {"null": "null", "bytes": "bytes, in base64", "integer": "an integer"}
 
 
 @options.usage("""
@@ -29,9 +29,9 @@ _KINDS = {"null": "null", "bytes": "bytes, in base64", "integer": "an integer"}
 def show(
     id_: str = "latest", as_json: bool = False, raw: bool = False, state: bool = False
 ) -> None:
-    """Show a checkpoint."""
-    if as_json + raw + state > 1:
-        raise UsageError("--json, --raw and --state exclude each other")
+    """Show the commit, files and state of a checkpoint."""
+    problem = "--json, --raw and --state exclude each other"
+    options.refuse(as_json + raw + state > 1, problem, "give only one of them")
     with open_store() as store:
         checkpoint_id = store.find(id_)
         if raw:
@@ -41,7 +41,7 @@ def show(
         if as_json or state:
             from gitckpt.model import jsonable
 
-            terminal.out_json((jsonable.state if state else jsonable.document)(checkpoint))
+            terminal.out_json((jsonable.to_state if state else jsonable.to_document)(checkpoint))
             return
         _print_checkpoint(store, checkpoint)
 
@@ -58,11 +58,11 @@ def _print_checkpoint(store: Store, checkpoint: Checkpoint) -> None:
     if checkpoint.state:
         terminal.out()
         terminal.out(terminal.heading("state:"))
-        types: dict[str, str] = {}
-        text = toml.dump_state(dict(checkpoint.state), types).removeprefix("[state]\n")
-        terminal.out_text(text.lstrip("\n"))
-        for pointer, kind in types.items():
-            terminal.out(f"    # {pointer} is {_KINDS[kind]}")
+        types_by_pointer: dict[str, str] = {}
+        text = toml.dump_state(dict(checkpoint.state), types_by_pointer).removeprefix("[state]\n")
+        terminal.out_indented(text.lstrip("\n"))
+        for pointer, value_type in types_by_pointer.items():
+            terminal.out(f"    # {pointer} is {_TYPE_TEXTS[value_type]}")
 
 
 def _print_line(label: str, value: str) -> None:
@@ -97,17 +97,17 @@ def _attempt_text(checkpoint: Checkpoint) -> str | None:
 
 def _print_attempt(store: Store, checkpoint: Checkpoint) -> None:
     with contextlib.suppress(CkptError):  # `_print_files` warned
-        names, masked = store.beside(checkpoint), store.masked(checkpoint)
-        for name in names:
-            ref = f"refs/ckpt/trees/{checkpoint.id}:run/{name}"
-            remark = ", with possible secrets masked" if name in masked else ""
+        file_names, masked_names = store.beside(checkpoint), store.masked(checkpoint)
+        for file_name in file_names:
+            ref = f"refs/ckpt/trees/{checkpoint.id}:run/{file_name}"
+            remark = ", with possible secrets masked" if file_name in masked_names else ""
             command = f"git cat-file blob {shell_word(ref)}"
-            terminal.out(f"    beside the worktree: {name}{remark} ({command})")
+            terminal.out(f"    beside the worktree: {file_name}{remark} ({command})")
     output = checkpoint.attempt.output if checkpoint.attempt else None
     if output:
         terminal.out()
         terminal.out(terminal.heading("output:"))
-        terminal.out_text(output)
+        terminal.out_indented(output)
 
 
 def _progress_text(checkpoint: Checkpoint) -> str | None:
@@ -115,62 +115,62 @@ def _progress_text(checkpoint: Checkpoint) -> str | None:
     if progress is None:
         return None
 
-    def share(number: int, total: int | None) -> str:
+    def share_text(number: int, total: int | None) -> str:
         return f"{number}" if total is None else f"{number} of {total}"
 
     phase, tasks = progress.current_phase, progress.tasks_completed
     parts = (
-        "" if phase is None else f"phase {share(phase, progress.total_phases)}",
-        "" if tasks is None else f"{share(tasks, progress.tasks_total)} tasks",
+        "" if phase is None else f"phase {share_text(phase, progress.total_phases)}",
+        "" if tasks is None else f"{share_text(tasks, progress.tasks_total)} tasks",
         progress.current_task,
     )
     return ", ".join(filter(None, parts))
 
 
 def _print_files(store: Store, checkpoint: Checkpoint) -> None:
-    files = checkpoint.worktree
-    if files is None:
+    worktree = checkpoint.worktree
+    if worktree is None:
         _print_line("files", "not captured: only the commit is recorded")
         return
-    for submodule in files.submodules:
-        place = f"at {submodule.git_sha[:10]}" if submodule.git_sha else "on an unborn branch"
+    for submodule in worktree.submodules:
+        position = f"at {submodule.git_sha[:10]}" if submodule.git_sha else "on an unborn branch"
         condition = "with uncommitted changes" if submodule.dirty else "as committed"
         command = f"git -C {shell_word(submodule.path)} ckpt show {submodule.checkpoint[:SHORT]}"
-        _print_line("submodule", f"{submodule.path} {place}, {condition}; {command}")
-    is_whole = True
-    if files.degraded and files.tree is None:
-        _print_line("files", f"not captured: {files.degraded}; only the commit is recorded")
-    elif not files.dirty:
+        _print_line("submodule", f"{submodule.path} {position}, {condition}; {command}")
+    has_files = True
+    if worktree.degraded and worktree.tree is None:
+        _print_line("files", f"not captured: {worktree.degraded}; only the commit is recorded")
+    elif not worktree.dirty:
         _print_line("files", "as committed")
     else:
-        under_way = f", {files.operation} in progress" if files.operation else ""
-        _print_line("files", f"differ from the commit{under_way}")
-        is_whole = _print_stat(store, checkpoint)
-    if is_whole:  # a damaged tree may be endless
+        operation_text = f", {worktree.operation} in progress" if worktree.operation else ""
+        _print_line("files", f"differ from the commit{operation_text}")
+        has_files = _print_stat(store, checkpoint)
+    if has_files:  # a damaged tree may be endless
         _print_extras(store, checkpoint)
-    for path in files.converted:
+    for path in worktree.converted:
         terminal.out(f"    not restored byte for byte: {path}")
-    for suspect in files.suspects:
-        place = f"{suspect.path}:{suspect.line} ({suspect.rule}, {suspect.digest})"
-        terminal.out(f"    looks like a secret: {place}")
-    for entry in files.omitted:
+    for suspect in worktree.suspects:
+        position = f"{suspect.path}:{suspect.line} ({suspect.rule}, {suspect.digest})"
+        terminal.out(f"    looks like a secret: {position}")
+    for entry in worktree.omitted:
         terminal.out(f"    not captured: {entry.path}: {entry.reason}")
 
 
 def _print_stat(store: Store, checkpoint: Checkpoint) -> bool:
-    """Print which files differ; warn and return False if git cannot compare them."""
+    """Print the files' changes since the commit; return False if git cannot compare."""
     try:
-        style = ["--stat=100", "--no-ext-diff", "--no-relative"]
-        stat = store.diff_commit(checkpoint, options=style).decode("utf-8", "replace")
-        for line in stat.rstrip("\n").split("\n"):
+        diff_options = ["--stat=100", "--no-ext-diff", "--no-relative"]
+        stat_text = store.diff_commit(checkpoint, options=diff_options).decode("utf-8", "replace")
+        for line in stat_text.rstrip("\n").split("\n"):
             terminal.out(f"    {line}")
         return True
     except WorktreeError as error:
-        is_whole = checkpoint.tree is not None and checkpoint.git_sha in error.message
-        outcome = "git ckpt resume cannot restore the files"
-        if is_whole:
-            outcome = "the files of the checkpoint can be restored without this object"
-        terminal.warn(f"{error.message}: {outcome}")
+        can_restore = checkpoint.tree is not None and checkpoint.git_sha in error.message
+        consequence = "git ckpt resume cannot restore the files"
+        if can_restore:
+            consequence = "the files of the checkpoint can be restored without this object"
+        terminal.warn(f"{error.message}: {consequence}")
     except CkptError as error:  # git names the damaged object
         terminal.warn(f"{error.message}: check the repository: git ckpt verify --contents")
     return False
@@ -180,16 +180,16 @@ def _print_extras(store: Store, checkpoint: Checkpoint) -> None:
     try:
         extras = store.extras(checkpoint)
     except CkptError as error:
-        unlisted = "files kept byte for byte, directories and modes are not listed"
-        terminal.warn(f"{error.message}: {unlisted}; find the cause: git ckpt verify")
+        not_listed = "files kept byte for byte, directories and modes are not listed"
+        terminal.warn(f"{error.message}: {not_listed}; find the cause: git ckpt verify")
         return
-    lists = {
+    lists_by_label = {
         "stored byte for byte": [os.fsdecode(path) for path in extras.raw],
         "directories without files": [f"{os.fsdecode(path)}/" for path in extras.directories],
         "narrow modes": [
             f"{os.fsdecode(p)} ({mode:03o})" for p, mode in sorted(extras.modes.items())
         ],
     }
-    for label, texts in lists.items():
+    for label, texts in lists_by_label.items():
         if texts:
-            terminal.out(f"    {label}: {first_of(texts)}")
+            terminal.out(f"    {label}: {join_first(texts)}")

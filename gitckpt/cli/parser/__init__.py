@@ -3,5 +3,5 @@
 Public modules:
     quick: parse plain command lines without Typer.
     app: parse all other command lines with Typer, and print help.
-    commands: the commands, and the functions that load them.
+    commands: the name of each command, with a function that loads the command.
 """

@@ -1,4 +1,4 @@
-"""The Typer application: help, and command lines that `quick` does not parse."""
+"""Print help, and parse the command lines that the module `quick` cannot parse."""
 
 from __future__ import annotations
 
@@ -51,49 +51,48 @@ class PlainCommand(TyperCommand):
 
 
 def require_command(words: Sequence[str]) -> None:
-    unknown = next(iter(words[quick.command_of(words) :]), None)
-    if unknown is not None and unknown not in COMMANDS:
-        close = closest(_SYNONYMS.get(unknown, unknown), COMMANDS)
-        hint = f"did you mean git ckpt {close}?" if close else "see: git ckpt --help"
-        raise UsageError(f"there is no command {unknown!r}", hint=hint)
+    command_name = next(iter(words[quick.command_index(words) :]), None)
+    if command_name is not None and command_name not in COMMANDS:
+        closest_name = closest(_SYNONYMS.get(command_name, command_name), COMMANDS)
+        hint = f"did you mean git ckpt {closest_name}?" if closest_name else "see: git ckpt --help"
+        raise UsageError(f"there is no command {command_name!r}", hint=hint)
 
 
 def usage_error(error: Any, words: Sequence[str]) -> UsageError:
     command, parameters = _command_and_parameters(words)
-    see = f"see: git ckpt {command} --help" if command else "see: git ckpt --help"
+    help_hint = f"see: git ckpt {command} --help" if command else "see: git ckpt --help"
     message = str(getattr(error, "message", "") or error).rstrip(".")
     option = getattr(error, "option_name", "")
     if message.startswith("No such option"):
-        return _unknown_option(option, command, parameters, see)
+        return _unknown_option(option, command, parameters, help_hint)
     parameter = getattr(error, "param", None)
     if message.startswith("Missing parameter") and parameter is not None:
-        name = _metavar(parameter).split("…")[0].split(" ")[0]
-        return UsageError(f"{name} is missing", hint=see)
+        argument_name = _metavar(parameter).split("…")[0].split(" ")[0]
+        return UsageError(f"{argument_name} is missing", hint=help_hint)
     if message.startswith("Got unexpected extra argument"):
-        extra = _EXTRA_ARGUMENT.sub("", message).rstrip(")")
+        extra_arguments = _EXTRA_ARGUMENT.sub("", message).rstrip(")")
         if command == "save":
-            see = f"to give a message: git ckpt save -m {shell_word(extra)}"
-        return UsageError(f"too many arguments: {extra}", hint=see)
-    return UsageError(message[:1].lower() + message[1:], hint=see)
+            help_hint = f"to give a message: git ckpt save -m {shell_word(extra_arguments)}"
+        return UsageError(f"too many arguments: {extra_arguments}", hint=help_hint)
+    return UsageError(message[:1].lower() + message[1:], hint=help_hint)
 
 
 def _command_and_parameters(words: Sequence[str]) -> tuple[str, Sequence[options.Parameter]]:
-    """Return the name of the command, "" for none, and its parameters."""
-    name = next(iter(words[quick.command_of(words) :]), "")
+    name = next(iter(words[quick.command_index(words) :]), "")
     return name, options.PARAMETERS.get(COMMANDS[name](), []) if name in COMMANDS else []
 
 
 def _unknown_option(
-    option: str, command: str, parameters: Sequence[options.Parameter], see: str
+    option: str, command: str, parameters: Sequence[options.Parameter], help_hint: str
 ) -> UsageError:
     for parameter in options.PARAMETERS[options.apply_global]:
         if command and option in parameter.spellings:
             value = "" if parameter.is_flag else f"{parameter.metavar} "
-            hint = f"git ckpt {option} {value}{command}"
+            hint = f"run: git ckpt {option} {value}{command}"
             return UsageError(f"{option} goes before the command", hint=hint)
     spellings = [name for parameter in parameters for name in parameter.spellings]
-    close = closest(option, [name for name in spellings if name.startswith("--")])
-    hint = f"did you mean {close}?" if close else see
+    closest_option = closest(option, [name for name in spellings if name.startswith("--")])
+    hint = f"did you mean {closest_option}?" if closest_option else help_hint
     return UsageError(f"there is no option {option}", hint=hint)
 
 
@@ -108,17 +107,17 @@ def _metavar(parameter: Any) -> str:
 # Running commands.
 
 
-def perform(words: Sequence[str]) -> int:
+def run_with_typer(words: Sequence[str]) -> int:
     require_command(words)
     words, paths = _split_paths(words)
     try:
         with build(_needed_commands(words), paths).make_context("git ckpt", list(words)) as context:
             return context.command.invoke(context) or 0
-    except typer.Exit as end:
-        return end.exit_code
+    except typer.Exit as early_exit:
+        return early_exit.exit_code
     except TyperException as error:
         context = getattr(error, "ctx", None)
-        is_missing = quick.command_of(words) == len(words) and "command" in str(error).lower()
+        is_missing = quick.command_index(words) == len(words) and "command" in str(error).lower()
         if context is not None and is_missing:
             terminal.explain(context.get_help())
             return UsageError.exit_code
@@ -136,61 +135,60 @@ def build(names: Iterable[str] = COMMANDS, paths: Sequence[str] = ()) -> Any:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
-    version = typer.Option(
-        options.VERSION, callback=_leave_with_version, is_eager=True, help="Print the version."
+    version_option = typer.Option(
+        options.VERSION, callback=_print_version_and_exit, is_eager=True, help="Print the version."
     )
-    app.callback()(_typer_function(options.apply_global, version=Annotated[bool, version]))
+    app.callback()(_wrap_for_typer(options.apply_global, version=Annotated[bool, version_option]))
     for name in names:
         function = COMMANDS[name]()
         summary = str(function.__doc__).partition("\n")[0]  # Typer's may end within a sentence
-        app.command(name, cls=PlainCommand, short_help=summary)(_typer_function(function, paths))
+        app.command(name, cls=PlainCommand, short_help=summary)(_wrap_for_typer(function, paths))
     return typer.main.get_command(app)
 
 
-def _leave_with_version(is_given: bool) -> None:
+def _print_version_and_exit(is_given: bool) -> None:
     if is_given:
         options.print_version()
         raise typer.Exit
 
 
-def _typer_function(function: Function, paths: Sequence[str] = (), **extra: Any) -> Function:
-    """Wrap a command in a function whose signature Typer can inspect."""
-
-    def call(**values: Any) -> int | None:
+def _wrap_for_typer(function: Function, paths: Sequence[str] = (), **extra: Any) -> Function:
+    def call_command(**values: Any) -> int | None:
         arguments = {name: value for name, value in values.items() if value is not None}
         for name in extra:
             arguments.pop(name, None)
         return function(**arguments, **({"paths": list(paths)} if paths else {}))
 
     parameters = options.PARAMETERS.get(function, [])
-    kinds = {parameter.name: _annotation(parameter) for parameter in parameters} | extra
+    annotations = {parameter.name: _annotation(parameter) for parameter in parameters} | extra
     signature = []
-    for name, kind in kinds.items():
-        default = False if get_args(kind)[0] is bool else None
-        signature.append(inspect.Parameter(name, _BY_NAME, annotation=kind, default=default))
+    for name, annotation in annotations.items():
+        default = False if get_args(annotation)[0] is bool else None
+        signature.append(inspect.Parameter(name, _BY_NAME, annotation=annotation, default=default))
     for index, parameter in enumerate(parameters):
         if parameter.is_required:
             signature[index] = signature[index].replace(default=inspect.Parameter.empty)
-    call.__annotations__ = kinds
-    call.__doc__ = function.__doc__
-    call.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
-    return call
+    call_command.__annotations__ = annotations
+    call_command.__doc__ = function.__doc__
+    call_command.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
+    return call_command
 
 
 def _annotation(parameter: options.Parameter) -> Any:
-    kind: Any = list[str] | None if parameter.is_list else str | None
-    texts: dict[str, Any] = {"metavar": parameter.metavar, "help": parameter.help}
+    value_type: Any = list[str] | None if parameter.is_list else str | None
+    typer_arguments: dict[str, Any] = {"metavar": parameter.metavar, "help": parameter.help}
     if not parameter.spellings:
-        return Annotated[kind, typer.Argument(**texts)]
+        return Annotated[value_type, typer.Argument(**typer_arguments)]
     if parameter.is_number:
-        texts["parser"] = options.parse_count
-        kind = int | None
-    option = typer.Option(*parameter.spellings, **texts)
-    return Annotated[bool, option] if parameter.is_flag else Annotated[kind, option]
+        option_name = parameter.spellings[-1]
+        typer_arguments["parser"] = lambda text: options.parse_count(text, option_name)
+        value_type = int | None
+    option = typer.Option(*parameter.spellings, **typer_arguments)
+    return Annotated[bool, option] if parameter.is_flag else Annotated[value_type, option]
 
 
 def _needed_commands(words: Sequence[str]) -> Iterable[str]:
-    index = quick.command_of(words)
+    index = quick.command_index(words)
     # Without a command, help lists all commands.
     if index == len(words) or quick.parse(options.apply_global, words[:index]) is None:
         return COMMANDS
@@ -198,9 +196,9 @@ def _needed_commands(words: Sequence[str]) -> Iterable[str]:
 
 
 def _split_paths(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    index = quick.command_of(words)
+    index = quick.command_index(words)
     takes_paths = any(parameter.takes_paths for parameter in _command_and_parameters(words)[1])
     if not takes_paths or "--" not in words[index:]:
         return words, []
-    dashes = words.index("--", index)  # Typer would drop `--`, and take paths for ids
-    return words[:dashes], words[dashes + 1 :]
+    dashes_index = words.index("--", index)  # Typer would drop `--`, and take paths for ids
+    return words[:dashes_index], words[dashes_index + 1 :]

@@ -1,4 +1,4 @@
-"""Map the name of each command to a loader of its function; import no command."""
+"""Map each command's name to a loader that imports the command's function."""
 
 from __future__ import annotations
 

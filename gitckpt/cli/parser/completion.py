@@ -15,29 +15,29 @@ _MAX_IDS = 200  # newest ids that are offered
 
 
 def complete(words: Sequence[str]) -> None:
-    """Print the completions of the last word, one per line."""
-    *words_before, last = words or [""]
+    """Print the possible completions of the last of `words`, one per line."""
+    *words_before, last_word = words or [""]
     options_with_value = options.options_with_value(options.apply_global)
     if "--" in words_before or (words_before and words_before[-1] in options_with_value):
         return  # the shell itself completes directories and paths
-    name = next(iter(words_before[options.command_of(words_before, options_with_value) :]), None)
-    for candidate in _candidates(name, last):
-        if candidate.startswith(last):
+    name = next(iter(words_before[options.command_index(words_before, options_with_value) :]), None)
+    for candidate in _completion_candidates(name, last_word):
+        if candidate.startswith(last_word):
             terminal.out(candidate)
 
 
-def _candidates(name: str | None, last: str) -> list[str]:
-    if name is None and not last.startswith("-"):
+def _completion_candidates(command: str | None, last_word: str) -> list[str]:
+    if command is None and not last_word.startswith("-"):
         return list(COMMANDS)
-    if name is not None and name not in COMMANDS:
+    if command is not None and command not in COMMANDS:
         return []
-    function = options.apply_global if name is None else COMMANDS[name]()
+    function = options.apply_global if command is None else COMMANDS[command]()
     parameters = options.PARAMETERS.get(function, [])
-    if last.startswith("-"):
+    if last_word.startswith("-"):
         spellings = [spelling for parameter in parameters for spelling in parameter.spellings]
-        spellings += [*([options.VERSION] if name is None else []), "--help"]
+        spellings += [*([options.VERSION] if command is None else []), "--help"]
         return [spelling for spelling in spellings if spelling.startswith("--")]
-    if name == "completion":
+    if command == "completion":
         return list(SCRIPTS)
     if not any("ID" in str(parameter.metavar) for parameter in parameters[:1]):
         return []

@@ -1,6 +1,6 @@
-"""Parse plain calls without Typer, for commands that agents and scripts use often.
+"""Parse simple command lines without Typer, which takes long to import.
 
-Importing Typer takes longer than running most of these commands. Typer parses each call that this
+Importing Typer takes longer than running most commands. Typer parses each command line that this
 module does not fully understand, and prints help and usage errors. A test compares both parsers.
 """
 
@@ -18,16 +18,15 @@ if TYPE_CHECKING:
 TYPER_ONLY = ("hook",)  # git's arguments may look like options
 
 
-def command_of(words: Sequence[str]) -> int:
-    """Return the index of the command in `words`, or `len(words)` without one."""
-    return options.command_of(words, options.options_with_value(options.apply_global))
+def command_index(words: Sequence[str]) -> int:
+    return options.command_index(words, options.options_with_value(options.apply_global))
 
 
-def call_of(words: Sequence[str]) -> Callable[[], int | None] | None:
+def prepare_call(words: Sequence[str]) -> Callable[[], int | None] | None:
     """Return a function that runs the command; None if Typer must parse `words`."""
     if list(words) == [options.VERSION]:
         return options.print_version
-    index = command_of(words)
+    index = command_index(words)
     name = next(iter(words[index:]), "")
     global_options, arguments = parse(options.apply_global, words[:index]), words[index + 1 :]
     if name == "complete":  # what completion scripts call
@@ -44,35 +43,35 @@ def call_of(words: Sequence[str]) -> Callable[[], int | None] | None:
     if global_options is None or values is None:
         return None
 
-    def call() -> int | None:
+    def run_command() -> int | None:
         options.apply_global(**global_options)
         return function(**values)
 
-    return call
+    return run_command
 
 
 def parse(function: Callable[..., int | None], words: Sequence[str]) -> dict[str, Any] | None:
-    """Return each given parameter's value by name; None if Typer must parse `words`."""
+    """Map each given parameter's name to its value; None if Typer must parse `words`."""
     parameters = options.PARAMETERS.get(function, [])
     arguments = [parameter for parameter in parameters if not parameter.spellings]
-    by_spelling = {name: option for option in parameters for name in option.spellings}
+    options_by_spelling = {name: option for option in parameters for name in option.spellings}
     values: dict[str, Any] = {}
-    remaining = iter(words)
-    for text in remaining:
-        spelling, equals, value = text.partition("=")
-        option = by_spelling.get(spelling)
-        if text == "--" and arguments and arguments[-1].is_list:
+    remaining_words = iter(words)
+    for word in remaining_words:
+        spelling, separator, value = word.partition("=")
+        option = options_by_spelling.get(spelling)
+        if word == "--" and arguments and arguments[-1].is_list:
             name = "paths" if arguments[-1].takes_paths else arguments[-1].name
-            values.setdefault(name, []).extend(remaining)
+            values.setdefault(name, []).extend(remaining_words)
             continue
-        if not text.startswith("-"):
+        if not word.startswith("-"):
             if not arguments:
                 return None
-            option, value = arguments[0] if arguments[0].is_list else arguments.pop(0), text
-        elif option is None or (equals and (option.is_flag or not spelling.startswith("--"))):
+            option, value = arguments[0] if arguments[0].is_list else arguments.pop(0), word
+        elif option is None or (separator and (option.is_flag or not spelling.startswith("--"))):
             return None
-        elif not option.is_flag and not equals:
-            value = next(remaining, "--")
+        elif not option.is_flag and not separator:
+            value = next(remaining_words, "--")
             if value.startswith("-") and value != "-":
                 return None  # probably an option: the value is missing
         if option.is_list:

@@ -1,7 +1,7 @@
-"""Ask an AI agent through its client and read the answer from the client's output.
+"""Ask an AI agent: run its client program, such as `claude`; read the answer.
 
 Public modules:
-    clients: `client_of` returns a client by name or command; `read_clients` reads `gitckpt.toml`.
-        `DIALECTS` has a `Dialect` for each client that prints JSON messages.
+    clients: `find_client` returns a client by name or command; `read_clients` reads `gitckpt.toml`.
+        `DIALECTS` maps names of clients that print JSON messages to parsers of these messages.
     call: `Agent` sends a prompt to a client and returns an `Answer`.
 """

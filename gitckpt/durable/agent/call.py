@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitckpt.durable.agent import clients
-from gitckpt.durable.agent.clients import DIALECTS, ERROR, KEPT, Client, Dialect, session_id
+from gitckpt.durable.agent.clients import DIALECTS, ERROR, KEPT, Client, Dialect, parse_session_id
 from gitckpt.durable.command import execution
 from gitckpt.durable.command.execution import Output, Tail, Tick, Timeouts
 from gitckpt.durable.command.watchdog import Watchdog
@@ -40,14 +40,14 @@ class AgentReport:
     denied: tuple[str, ...] = ()  # denied actions
 
 
-def report_reader(name: str) -> TextReader:
+def create_report_reader(name: str) -> TextReader:
     if name == clients.AIDER:
         return AiderReader()
     return MessageReader(DIALECTS[name]()) if name in DIALECTS else TextReader()
 
 
 class TextReader:
-    """Reads a client's output in chunks; `feed` returns the text to show for a chunk."""
+    """Reads the output of a client; `feed` takes a chunk and returns text to show."""
 
     def __init__(self) -> None:
         self.rest = ""  # more text to show, set by `close`
@@ -65,10 +65,10 @@ class TextReader:
 class AiderReader(TextReader):
     def close(self) -> AgentReport:
         report = super().close()
-        tokens, cost = clients.aider_usage(report.text)
-        failure = clients.aider_failure(report.text)
-        error = clients.one_line(failure, ERROR) if failure else None
-        report = replace(report, is_error=failure is not None, error=error)
+        tokens, cost = clients.parse_aider_usage(report.text)
+        failure = clients.find_aider_failure(report.text)
+        error_line = clients.as_line(failure, ERROR) if failure else None
+        report = replace(report, is_error=failure is not None, error=error_line)
         return replace(report, tokens=tokens, cost_usd=cost, worked=bool(tokens))
 
 
@@ -84,7 +84,7 @@ class MessageReader(TextReader):
 
     def feed(self, chunk: bytes) -> str:
         *lines, last_part = chunk.split(b"\n")
-        return "".join([self._add_line(line, b"\n") for line in lines]) + self._collect(last_part)
+        return "".join([self._add_line(line, b"\n") for line in lines]) + self._buffer(last_part)
 
     def close(self) -> AgentReport:
         last_text = "" if self._is_long else self._add_last_line()
@@ -101,29 +101,29 @@ class MessageReader(TextReader):
         )
         return replace(report, tokens=dict(dialect.tokens), denied=tuple(dialect.denied))
 
-    def _collect(self, part: bytes) -> str:
+    def _buffer(self, part: bytes) -> str:
         if self._is_long:
             return self._text.feed(part)
         self._line += part
         if len(self._line) <= MAX_MESSAGE:
             return ""
         self._is_long = True
-        return self._end_spread() + self._text.feed(self._take_line())
+        return self._flush_lines() + self._text.feed(self._take_line())
 
     def _add_line(self, part: bytes, end: bytes) -> str:
-        text = self._collect(part)
+        shown_text = self._buffer(part)
         if self._is_long:
             self._is_long = False
-            return text + self._text.feed(end)
+            return shown_text + self._text.feed(end)
         return self._add_whole_line(self._take_line() + end)
 
     def _add_whole_line(self, line: bytes) -> str:
         if self._spread is not None:
             if line.startswith(_MESSAGE_STARTS) and (text := self._read_message(line)) is not None:
-                return self._end_spread() + text
+                return self._flush_lines() + text
             self._spread += line
             if line[:1] not in (b"}", b"]"):
-                return "" if len(self._spread) <= MAX_MESSAGE else self._end_spread()
+                return "" if len(self._spread) <= MAX_MESSAGE else self._flush_lines()
             line, self._spread = bytes(self._spread), None
         elif line.strip() in (b"{", b"["):
             self._spread = bytearray(line)
@@ -134,29 +134,29 @@ class MessageReader(TextReader):
     def _add_last_line(self) -> str:
         # A truncated message becomes part of the report but is not shown.
         line = self._take_line()
-        text: str | None = ""
+        shown_text: str | None = ""
         if line and not line.lstrip().startswith(_MESSAGE_STARTS):
-            text, line = self._add_whole_line(line), b""
-        elif line and (text := self._read_message(line)) is not None:
-            text, line = self._end_spread() + text, b""
-        cut = bytes(self._spread or b"") + line
-        self._spread, self._is_cut = None, bool(cut)
-        self._text.feed(cut)
-        return text or ""
+            shown_text, line = self._add_whole_line(line), b""
+        elif line and (shown_text := self._read_message(line)) is not None:
+            shown_text, line = self._flush_lines() + shown_text, b""
+        truncated_message = bytes(self._spread or b"") + line
+        self._spread, self._is_cut = None, bool(truncated_message)
+        self._text.feed(truncated_message)
+        return shown_text or ""
 
     def _read_message(self, line: bytes) -> str | None:
         start = 0 if line.lstrip()[:1] in (b"{", b"[") else line.find(b'{"')
         if start < 0:
             return None
-        texts = [self._dialect.take(message) for message in _parse_messages(line[start:])]
-        visible = [text for text in texts if text is not None]
-        if not visible:
+        texts = [self._dialect.read(message) for message in _parse_messages(line[start:])]
+        shown_texts = [text for text in texts if text is not None]
+        if not shown_texts:
             return None
         self._has_messages = True
         self.is_retrying = self._dialect.is_retrying
-        return (self._text.feed(line[:start] + b"\n") if start else "") + "".join(visible)
+        return (self._text.feed(line[:start] + b"\n") if start else "") + "".join(shown_texts)
 
-    def _end_spread(self) -> str:
+    def _flush_lines(self) -> str:
         lines, self._spread = self._spread, None
         return self._text.feed(bytes(lines)) if lines is not None else ""
 
@@ -168,10 +168,10 @@ class MessageReader(TextReader):
 
 def _parse_messages(text: bytes) -> list[dict[str, object]]:
     try:
-        value = json.loads(text.decode("utf-8", "replace"), strict=False)
+        document = json.loads(text.decode("utf-8", "replace"), strict=False)
     except (ValueError, RecursionError):
         return []
-    messages = value if isinstance(value, list) else [value]
+    messages = document if isinstance(document, list) else [document]
     return [message for message in messages if isinstance(message, dict)]
 
 
@@ -186,33 +186,33 @@ _OUTPUT = "the output of the agent"
 
 
 def rotate_transcripts(path: str) -> None:
-    """Rename the last call's `agent.log` to `agent-N.log`; delete the oldest files."""
+    """Rename `agent.log` at `path` to `agent-N.log`, and delete the oldest of these."""
     directory, (stem, ending) = os.path.dirname(path), os.path.splitext(os.path.basename(path))
     if not os.path.isfile(path):
         return
     pattern = re.compile(rf"{re.escape(stem)}-(\d{{1,9}}){re.escape(ending)}")
     try:
-        matches = filter(None, map(pattern.fullmatch, os.listdir(directory)))
-        numbers = sorted((int(match[1]) for match in matches), reverse=True)
-        numbers.insert(0, numbers[0] + 1 if numbers else 1)
-        os.rename(path, os.path.join(directory, f"{stem}-{numbers[0]}{ending}"))
-        space = MOST_BYTES
-        for count, number in enumerate(numbers):
-            transcript = os.path.join(directory, f"{stem}-{number}{ending}")
-            space -= os.path.getsize(transcript)
-            if count >= MOST or (count and space < 0):
+        name_matches = filter(None, map(pattern.fullmatch, os.listdir(directory)))
+        file_numbers = sorted((int(name_match[1]) for name_match in name_matches), reverse=True)
+        file_numbers.insert(0, file_numbers[0] + 1 if file_numbers else 1)
+        os.rename(path, os.path.join(directory, f"{stem}-{file_numbers[0]}{ending}"))
+        free_bytes = MOST_BYTES
+        for newer_count, file_number in enumerate(file_numbers):
+            transcript = os.path.join(directory, f"{stem}-{file_number}{ending}")
+            free_bytes -= os.path.getsize(transcript)
+            if newer_count >= MOST or (newer_count and free_bytes < 0):
                 os.unlink(transcript)
     except OSError as error:
-        raise _write_error(_OUTPUT, directory, error) from None
+        raise _make_write_error(_OUTPUT, directory, error) from None
 
 
-def _write_error(content: str, path: str, error: OSError) -> CkptError:
+def _make_write_error(content: str, path: str, error: OSError) -> CkptError:
     hint = "check the path, and the free space: df"
     return CkptError(f"cannot write {content} to {path}: {error.strerror}", hint=hint)
 
 
 class Transcript:
-    """A file with the raw output of one call; `close` shortens it and masks secrets."""
+    """A file for the raw output of a call; `close` masks secrets and limits its size."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -222,39 +222,39 @@ class Transcript:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             self._file = open(path, "w+b", buffering=0)  # noqa: SIM115
         except OSError as error:
-            raise _write_error(_OUTPUT, self.path, error) from None
+            raise _make_write_error(_OUTPUT, self.path, error) from None
 
     def add(self, chunk: bytes) -> None:
         try:
-            view = memoryview(chunk)
-            while view:
-                view = view[self._file.write(view) :]
+            unwritten_bytes = memoryview(chunk)
+            while unwritten_bytes:
+                unwritten_bytes = unwritten_bytes[self._file.write(unwritten_bytes) :]
             self._size += len(chunk)
             if self._size > FIRST + 2 * LAST:
-                self._replace(self._shortened())
+                self._replace(self._read_shortened())
         except OSError as error:
-            raise _write_error(_OUTPUT, self.path, error) from None
+            raise _make_write_error(_OUTPUT, self.path, error) from None
 
     def close(self) -> None:
         try:
-            data = self._shortened() if self._size else b""  # 0: every write failed
-            masked = secrets.masked_bytes(data)
-            if self._dropped or masked != data:
-                self._replace(masked)
+            output = self._read_shortened() if self._size else b""  # 0: every write failed
+            masked_output = secrets.mask_bytes(output)
+            if self._dropped or masked_output != output:
+                self._replace(masked_output)
         except OSError as error:
-            raise _write_error(_OUTPUT, self.path, error) from None
+            raise _make_write_error(_OUTPUT, self.path, error) from None
         finally:
             self._file.close()
 
-    def _shortened(self) -> bytes:
+    def _read_shortened(self) -> bytes:
         self._file.seek(0)
         if self._size <= FIRST + LAST:
             return self._file.read()
-        first = self._file.read(FIRST)
+        head = self._file.read(FIRST)
         self._dropped += self._size - FIRST - LAST
         self._size = FIRST + LAST
         self._file.seek(-LAST, os.SEEK_END)
-        return b"%b\n[%d bytes are left out here]\n%b" % (first, self._dropped, self._file.read())
+        return b"%b\n[%d bytes are left out here]\n%b" % (head, self._dropped, self._file.read())
 
     def _replace(self, data: bytes) -> None:
         # Atomic: a kill leaves the file unchanged.
@@ -274,7 +274,7 @@ _BRIEF = 2000  # characters searched for a "conversation not found" error
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The outcome of one call of a client; secrets in the texts are masked."""
+    """The result of one call of a client program; secrets in its texts are masked."""
 
     report: AgentReport
     code: int  # exit code of the client; a negated signal number if a signal ended it
@@ -296,29 +296,29 @@ class Answer:
 
     @property
     def problem(self) -> str:
-        """Return why the call failed, as a sentence; "" if it succeeded."""
+        """Return a sentence that says why the call failed, or "" if it succeeded."""
         if self.ended_by == execution.DEADLINE:
             return f"{self.client} was ended: the run reached its deadline"
         if self.ended_by != execution.EXIT:
             is_timeout = self.ended_by == execution.TIMEOUT
             limit = self.patience.timeout if is_timeout else self.patience.idle_timeout
             reason = "the call took" if is_timeout else "no output for"
-            length = f"{limit or 0:g}s"
+            limit_text = f"{limit or 0:g}s"
             if limit and limit >= 1:
-                length = times.length_text(round(limit * times.MICRO))
-            return f"{self.client} was ended: {reason} more than {length}"
+                limit_text = times.exact_age_text(round(limit * times.MICRO))
+            return f"{self.client} was ended: {reason} more than {limit_text}"
         cause = ""
         if self.report.is_error:
             cause = self.report.error or "the client gives no reason"
         elif self.code:
-            cause = f"{execution.cause_of(self.code)}{execution.last_line(self.plain_tail)}"
+            cause = f"{execution.describe_exit(self.code)}{execution.last_line(self.plain_tail)}"
         elif self.report.structured and not self.report.complete:
             cause = "the output ends before the final message"
         return f"{self.client} failed: {cause}" if cause else ""
 
 
 class Agent:
-    """Calls a client in the worktree; stores prompt and output in another directory."""
+    """Runs a client in a worktree; keeps prompts and outputs in the directory `files`."""
 
     def __init__(
         self, client: Client, directory: str, env: Mapping[str, str], watchdog: Watchdog, files: str
@@ -337,54 +337,55 @@ class Agent:
         log: str = LOG,
         budget: float | None = None,
     ) -> Answer:
-        """Run the client with a prompt; return an answer even if the client fails.
+        """Run the client with a prompt, and return its answer or the reason of a failure.
 
-        `session` is the conversation to continue, and `budget` a limit in US dollars.
+        `output` gets the text to show, and `tick` the elapsed seconds. `session` is the id of the
+        conversation to continue, `log` a file name, and `budget` a cost limit in US dollars.
         """
         path = self._write_prompt(prompt)
-        conversation = session_id(session) if self.client.resume else None
+        conversation = parse_session_id(session) if self.client.resume else None
         log_path = os.path.join(self._files, log)
         rotate_transcripts(log_path)
         transcript = Transcript(log_path)
-        call = functools.partial(self._call, transcript, output, tick)
+        call = functools.partial(self._run_client, transcript, output, tick)
         try:
-            answer = call(self.client.line(path, conversation, budget), patience)
+            answer = call(self.client.call_line(path, conversation, budget), patience)
             if conversation is None or not self._has_lost_session(answer):
                 return replace(answer, resumed=conversation is not None)
             name = self.client.name
             output(
                 f"{name} does not know the conversation {conversation}: a new one begins\n".encode()
             )
-            remaining = None if patience.left is None else max(patience.left - answer.seconds, 0.0)
-            second = call(self.client.line(path, None, budget), replace(patience, left=remaining))
-            return replace(second, seconds=answer.seconds + second.seconds, patience=patience)
+            left = None if patience.left is None else max(patience.left - answer.seconds, 0.0)
+            answer2 = call(self.client.call_line(path, None, budget), replace(patience, left=left))
+            return replace(answer2, seconds=answer.seconds + answer2.seconds, patience=patience)
         finally:
             transcript.close()
 
-    def _call(
+    def _run_client(
         self, transcript: Transcript, output: Output, tick: Tick, line: str, patience: Timeouts
     ) -> Answer:
-        reader = report_reader(self.client.format)
+        reader = create_report_reader(self.client.format)
         tail = Tail()
 
         def show(text: str) -> None:
             if text:
-                data = clients.words(text).encode("utf-8", "replace")
-                tail.add(data)
-                output(data)
+                shown_bytes = clients.remove_controls(text).encode("utf-8", "replace")
+                tail.add(shown_bytes)
+                output(shown_bytes)
 
-        def receive(chunk: bytes) -> None:
+        def receive_output(chunk: bytes) -> None:
             transcript.add(chunk)
             show(reader.feed(chunk))
 
         options: Any = {"directory": self._directory, "env": self._env, "watchdog": self._watchdog}
-        options |= {"output": receive, "tick": tick, "idles": lambda: reader.is_retrying}
+        options |= {"output": receive_output, "tick": tick, "idles": lambda: reader.is_retrying}
         outcome = execution.run_command(line, patience=patience, **options)
         report = reader.close()
         show(reader.rest)
         price = self.client.price
         if price is not None and report.tokens and not report.cost_usd:  # a client may report 0
-            report = replace(report, cost_usd=price.of(report.tokens))
+            report = replace(report, cost_usd=price.cost_of(report.tokens))
         error = secrets.masked(report.error) if report.error else None
         denied = tuple(secrets.masked(action) for action in report.denied)
         report = replace(report, text=secrets.masked(report.text), error=error, denied=denied)
@@ -399,7 +400,7 @@ class Agent:
             return False
         if not report.structured and len(report.text) > _BRIEF:
             return False
-        return self.client.does_not_know(f"{report.error or ''}\n{answer.plain_tail[-_BRIEF:]}")
+        return self.client.is_session_error(f"{report.error or ''}\n{answer.plain_tail[-_BRIEF:]}")
 
     def _write_prompt(self, prompt: str) -> str:
         if "\0" in prompt:
@@ -420,7 +421,7 @@ class Agent:
             with open(path, "wb") as file:
                 file.write(data)
         except OSError as error:
-            raise _write_error("the prompt of the agent", path, error) from None
+            raise _make_write_error("the prompt of the agent", path, error) from None
         return path
 
 
@@ -485,22 +486,22 @@ class Failure:
     wait: float | None = None  # the wait that the client names, in seconds
 
 
-def classify(answer: Answer, now: float) -> Failure | None:
+def classify_failure(answer: Answer, now: float) -> Failure | None:
     if not answer.problem:
         return None
-    worked = answer.report.worked
-    error = answer.report.error or execution.last_line(answer.plain_tail)
+    has_worked = answer.report.worked
+    error_line = answer.report.error or execution.last_line(answer.plain_tail)
     # Most output is about the agent's work, which may mention limits: use the error or the end.
-    output = error if worked else f"{answer.report.error or ''}\n{answer.plain_tail}"
-    if answer.code in _CANNOT_EXECUTE and not worked:
+    output = error_line if has_worked else f"{answer.report.error or ''}\n{answer.plain_tail}"
+    if answer.code in _CANNOT_EXECUTE and not has_worked:
         return Failure(FATAL)
     # The last HTTP status in the client's error. Other lines may be about the agent's work, such
     # as status 404 of a server that the agent tests.
     statuses = [status for status in _STATUS.findall(output) if status in ("401", "429", "529")]
-    status = next(reversed(_STATUS.findall(error) or statuses), None)
+    status = next(reversed(_STATUS.findall(error_line) or statuses), None)
     if status not in _REFUSED and _LIMITED.search(output):
         return Failure(LIMITED, _find_wait(output, now))
-    if worked:
+    if has_worked:
         return Failure(OTHER)
     if status in (*_REFUSED, *_CANNOT_PAY) or _FATAL.search(output):
         return Failure(FATAL)
@@ -509,21 +510,21 @@ def classify(answer: Answer, now: float) -> Failure | None:
 
 def _find_wait(output: str, now: float) -> float | None:
     # The wait is a duration or an instant.
-    match = _AT.search(output)
-    if match is not None:
-        seconds = float(match[1] or match[2]) - now
+    wait_match = _AT.search(output)
+    if wait_match is not None:
+        seconds = float(wait_match[1] or wait_match[2]) - now
         return min(seconds, LONGEST_TOLD) if seconds > 0 else None
-    match = _AFTER.search(output)
-    if match is None:
+    wait_match = _AFTER.search(output)
+    if wait_match is None:
         return None
-    unit = (match[2] or "s").lower()
+    unit = (wait_match[2] or "s").lower()
     factor = 0.001 if unit.startswith(("ms", "milli")) else _UNITS[unit[0]]
-    return min(float(match[1]) * factor, LONGEST_TOLD)
+    return min(float(wait_match[1]) * factor, LONGEST_TOLD)
 
 
-def pause(requested: float | None, times: int) -> float:
-    """Return the seconds to wait after a number of successive rate limits, 1 or more."""
-    doubled = 2.0 ** min(max(times - 1, 0), _DOUBLINGS)
+def seconds_to_wait(requested: float | None, limits_in_a_row: int) -> float:
+    """Return the seconds to wait before the next call, at least `requested` if given."""
+    doubling_factor = 2.0 ** min(max(limits_in_a_row - 1, 0), _DOUBLINGS)
     if requested is None:
-        return min(FIRST_WAIT * doubled, LONGEST_WAIT)
-    return max(requested, min(doubled, FIRST_WAIT))
+        return min(FIRST_WAIT * doubling_factor, LONGEST_WAIT)
+    return max(requested, min(doubling_factor, FIRST_WAIT))

@@ -1,4 +1,4 @@
-"""Define the clients of AI agents: command lines, and formats of their output."""
+"""Define the client programs of AI agents: their commands and output formats."""
 
 from __future__ import annotations
 
@@ -70,44 +70,44 @@ class Dialect(ABC):
         self.denied: list[str] = []
         self.is_retrying = False  # the last message only announces a retry of the client
 
-    def count(self, usage: Message, kinds: Mapping[str, str]) -> None:
-        """Add a message's token counts to `self.tokens`, under the keys in `keys`."""
-        for key, kind in kinds.items():
-            number = usage.get(key)
-            if type(number) is int and 0 <= number <= _HIGHEST:
-                self.tokens[kind] = self.tokens.get(kind, 0) + number
+    def add_usage(self, usage: Message, token_kinds: Mapping[str, str]) -> None:
+        """Add the token counts in `usage`; `token_kinds` maps its keys to token kinds."""
+        for usage_key, token_kind in token_kinds.items():
+            token_count = usage.get(usage_key)
+            if type(token_count) is int and 0 <= token_count <= _HIGHEST:
+                self.tokens[token_kind] = self.tokens.get(token_kind, 0) + token_count
 
     @staticmethod
     def asks_for_messages(options: Sequence[str]) -> bool:
-        text = " ".join(options).replace("--output-format=", "--output-format ")
-        formats = re.findall(r"(?:^|\s)(?:--output-format|-o)\s(\S+)", text)
+        option_text = " ".join(options).replace("--output-format=", "--output-format ")
+        formats = re.findall(r"(?:^|\s)(?:--output-format|-o)\s(\S+)", option_text)
         return bool(formats) and formats[-1] in _STRUCTURED
 
     @abstractmethod
-    def take(self, message: Message) -> str | None:
-        """Process a message and return text to show; None if another program printed it."""
+    def read(self, message: Message) -> str | None:
+        """Read a message; return text to show, or None if another program printed it."""
 
 
-def session_id(value: object) -> str | None:
-    """Return a conversation id that is safe in a shell command; None if it is not."""
+def parse_session_id(value: object) -> str | None:
+    """Return `value` if it is a conversation id safe in a shell command, else None."""
     return value if isinstance(value, str) and _SESSION_ID.fullmatch(value) else None
 
 
 @functools.cache
-def _missing_conversation(conversations: Sequence[str]) -> re.Pattern[str]:
-    words = "|".join(f"{noun}s?" for noun in conversations)
-    unknown = rf"\b(no|unknown|invalid|cannot find|could not find)\b[^\n]{{0,40}}\b({words})\b"
-    missing = rf"\b({words})\b[^\n]{{0,200}}\b(not found|(does )?not exist|unknown|expired)\b"
-    return re.compile(f"{unknown}|{missing}", re.IGNORECASE)
+def _missing_conversation_pattern(conversations: Sequence[str]) -> re.Pattern[str]:
+    nouns = "|".join(f"{noun}s?" for noun in conversations)
+    unknown_text = rf"\b(no|unknown|invalid|cannot find|could not find)\b[^\n]{{0,40}}\b({nouns})\b"
+    missing_text = rf"\b({nouns})\b[^\n]{{0,200}}\b(not found|(does )?not exist|unknown|expired)\b"
+    return re.compile(f"{unknown_text}|{missing_text}", re.IGNORECASE)
 
 
-def as_cost(value: object) -> float | None:
+def parse_cost(value: object) -> float | None:
     is_number = type(value) in (int, float)
     return float(value) if is_number and 0 <= value <= _HIGHEST else None  # type: ignore[operator, arg-type]
 
 
 def clean_text(value: object) -> str:
-    """Replace NUL and lone surrogates in a string; return "" for any other type."""
+    """Replace NUL and lone surrogates in a string; return "" if it is not a string."""
     if not isinstance(value, str):
         return ""
     return value.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
@@ -125,7 +125,7 @@ def strip_colors(text: str) -> str:
     return _COLORS.sub("", text)
 
 
-def one_line(text: str, limit: int = _SHOWN) -> str:
+def as_line(text: str, limit: int = _SHOWN) -> str:
     line = " ".join(text[: 4 * limit].split()).translate(_CONTROL)
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
@@ -138,17 +138,17 @@ def as_list(value: object) -> Sequence[object]:
     return value if isinstance(value, list) else ()
 
 
-def end_line(text: str) -> str:
+def end_with_newline(text: str) -> str:
     line = text.translate(_CONTROL)
     return line if not line or line.endswith("\n") else line + "\n"
 
 
-def words(text: str) -> str:
+def remove_controls(text: str) -> str:
     return strip_colors(text).translate(_CONTROL)
 
 
-def tool_line(name: str, inputs: str) -> str:
-    line = one_line(": ".join(filter(None, (name, inputs))))
+def format_tool_line(name: str, inputs: str) -> str:
+    line = as_line(": ".join(filter(None, (name, inputs))))
     return f"→ {line}\n" if line else ""
 
 
@@ -176,27 +176,27 @@ _UNITS = {"": 1, "k": 1000, "M": 1_000_000}
 _FAILED = re.compile(r"^(litellm\.\w*Error: .+)$", re.MULTILINE)
 
 
-def aider_usage(output: str) -> tuple[dict[str, int], float | None]:
-    """Return rounded token counts, and the cost in US dollars (None if unknown)."""
+def parse_aider_usage(output: str) -> tuple[dict[str, int], float | None]:
+    """Return the token counts that aider printed, and the cost in US dollars or None."""
     tokens: dict[str, int] = {}
     cost = None
     for sent, unit, received, received_unit, cost_text in _USAGE.findall(output):
         for kind, number, scale in (("input", sent, unit), ("output", received, received_unit)):
             try:
-                count = int(float(number.replace(",", "")) * _UNITS[scale])
+                token_count = int(float(number.replace(",", "")) * _UNITS[scale])
             except (ValueError, OverflowError):
-                count = 0
-            tokens[kind] = tokens.get(kind, 0) + min(count, _HIGHEST)
-        price = _COST.search(cost_text)
-        cost = (cost or 0.0) + float(price[1]) if price is not None else cost
+                token_count = 0
+            tokens[kind] = tokens.get(kind, 0) + min(token_count, _HIGHEST)
+        cost_match = _COST.search(cost_text)
+        cost = (cost or 0.0) + float(cost_match[1]) if cost_match is not None else cost
     return tokens, cost
 
 
-def aider_failure(output: str) -> str | None:
-    """Find the model's error in the output: the exit code of aider is always 0."""
+def find_aider_failure(output: str) -> str | None:
+    """Return the model's error if the last call failed; aider always exits with 0."""
     failures = list(_FAILED.finditer(output))
-    is_last = bool(failures) and _USAGE.search(output, failures[-1].end()) is None
-    return failures[-1][1] if is_last else None
+    has_failed_last = bool(failures) and _USAGE.search(output, failures[-1].end()) is None
+    return failures[-1][1] if has_failed_last else None
 
 
 _CLAUDE_KINDS = ("system", "assistant", "user", "result", "stream_event")
@@ -219,74 +219,74 @@ class Claude(Dialect):
     tells_cost = True
     conversations = ("conversation", "session")  # No conversation found with session ID: …
 
-    def take(self, message: Message) -> str | None:
-        kind = message.get("type")
-        if kind not in _CLAUDE_KINDS and "session_id" not in message:
+    def read(self, message: Message) -> str | None:
+        message_type = message.get("type")
+        if message_type not in _CLAUDE_KINDS and "session_id" not in message:
             return None
-        self.session = session_id(message.get("session_id")) or self.session
-        self.is_retrying = kind == "system" and message.get("subtype") == "api_retry"
-        if kind == "assistant":
-            return self._take_assistant(message)
+        self.session = parse_session_id(message.get("session_id")) or self.session
+        self.is_retrying = message_type == "system" and message.get("subtype") == "api_retry"
+        if message_type == "assistant":
+            return self._read_assistant(message)
         if self.is_retrying:
-            return _retry_line(message)
-        return self._take_result(message) if kind == "result" else ""
+            return _format_retry(message)
+        return self._read_result(message) if message_type == "result" else ""
 
-    def _take_assistant(self, message: Message) -> str:
+    def _read_assistant(self, message: Message) -> str:
         # Some messages are from the client, not the model, such as on a failed call of the model.
-        inner = table_of(message, "message")
-        is_client = inner.get("model") == _SYNTHETIC or bool(message.get("error"))
-        self.worked = self.worked or not is_client
-        content = inner.get("content")
+        inner_message = table_of(message, "message")
+        is_from_client = inner_message.get("model") == _SYNTHETIC or bool(message.get("error"))
+        self.worked = self.worked or not is_from_client
+        content = inner_message.get("content")
         if not isinstance(content, list):
             content = [{"type": "text", "text": content}]
         blocks = [as_table(block) for block in content]
         texts = [text_of(block, "text") for block in blocks if block.get("type") == "text"]
-        text = "\n".join(filter(None, texts))
-        if text and not message.get("parent_tool_use_id"):  # ignore subagents
-            self.text = text
-        return "".join(_block_text(block) for block in blocks)
+        shown_text = "\n".join(filter(None, texts))
+        if shown_text and not message.get("parent_tool_use_id"):  # ignore subagents
+            self.text = shown_text
+        return "".join(_format_block(block) for block in blocks)
 
-    def _take_result(self, message: Message) -> str:
+    def _read_result(self, message: Message) -> str:
         subtype, old_text = text_of(message, "subtype"), self.text
         self.complete = True
         self.is_error = message.get("is_error") is True or subtype.startswith("error")
-        for key in ("cost_usd", "total_cost_usd"):  # the first: older versions
-            price = as_cost(message.get(key))
-            self.cost_usd = self.cost_usd if price is None else price
+        for cost_key in ("cost_usd", "total_cost_usd"):  # the first: older versions
+            cost = parse_cost(message.get(cost_key))
+            self.cost_usd = self.cost_usd if cost is None else cost
         usage = table_of(message, "usage")
-        self.count(usage, _TOKENS)
-        self.count(usage, {"cache_read_input_tokens": "cached"})
+        self.add_usage(usage, _TOKENS)
+        self.add_usage(usage, {"cache_read_input_tokens": "cached"})
         denials = message.get("permission_denials")
         if isinstance(denials, list):
             self.denied = []
             for denial in map(as_table, denials[:_MOST]):
                 parts = (text_of(denial, "tool_name"), describe_inputs(denial.get("tool_input")))
-                self.denied.append(one_line(": ".join(filter(None, parts)) or "a tool"))
-        turns = message.get("num_turns")
-        turns = turns if type(turns) is int else 1
-        self.worked = self.worked or turns > self.is_error  # a failed call counts as a turn
+                self.denied.append(as_line(": ".join(filter(None, parts)) or "a tool"))
+        turn_count = message.get("num_turns")
+        turn_count = turn_count if type(turn_count) is int else 1
+        self.worked = self.worked or turn_count > self.is_error  # a failed call counts as a turn
         self.text = text_of(message, "result") or self.text
         if self.is_error:
             errors = "; ".join(filter(None, map(clean_text, as_list(message.get("errors")))))
             type_text = _ERRORS.get(subtype) or (subtype if subtype.startswith("error") else "")
-            self.error = one_line(errors or text_of(message, "result") or type_text, ERROR) or None
-        denied = "".join(f"not allowed: {action}\n" for action in self.denied)
-        return (end_line(self.text) if self.text != old_text else "") + denied
+            self.error = as_line(errors or text_of(message, "result") or type_text, ERROR) or None
+        denied_lines = "".join(f"not allowed: {action}\n" for action in self.denied)
+        return (end_with_newline(self.text) if self.text != old_text else "") + denied_lines
 
 
-def _retry_line(message: Message) -> str:
-    attempt, limit = message.get("attempt"), message.get("max_retries")
-    number = f", attempt {attempt}" if type(attempt) is int else ""
-    number += f" of {limit}" if number and type(limit) is int else ""
+def _format_retry(message: Message) -> str:
+    attempt, max_attempts = message.get("attempt"), message.get("max_retries")
+    attempt_text = f", attempt {attempt}" if type(attempt) is int else ""
+    attempt_text += f" of {max_attempts}" if attempt_text and type(max_attempts) is int else ""
     error = message.get("error")
-    cause = one_line(clean_text(error) or text_of(as_table(error), "message"))
-    return f"the model is called again{number}{': ' if cause else ''}{cause}\n"
+    cause = as_line(clean_text(error) or text_of(as_table(error), "message"))
+    return f"the model is called again{attempt_text}{': ' if cause else ''}{cause}\n"
 
 
-def _block_text(block: Message) -> str:
+def _format_block(block: Message) -> str:
     if block.get("type") == "tool_use":
-        return tool_line(text_of(block, "name"), describe_inputs(block.get("input")))
-    return end_line(text_of(block, "text")) if block.get("type") == "text" else ""
+        return format_tool_line(text_of(block, "name"), describe_inputs(block.get("input")))
+    return end_with_newline(text_of(block, "text")) if block.get("type") == "text" else ""
 
 
 _CODEX_KINDS = ("thread.", "turn.", "item.")
@@ -306,56 +306,56 @@ class Codex(Dialect):
     def asks_for_messages(options: Sequence[str]) -> bool:
         return any(option in _JSON for option in options)
 
-    def take(self, message: Message) -> str | None:
-        kind = message.get("type")
-        if not isinstance(kind, str) or not (kind == "error" or kind.startswith(_CODEX_KINDS)):
+    def read(self, message: Message) -> str | None:
+        event = message.get("type")
+        if not isinstance(event, str) or not (event == "error" or event.startswith(_CODEX_KINDS)):
             return None
-        if kind == "thread.started":
-            self.session = session_id(message.get("thread_id")) or self.session
-        elif kind == "turn.completed":
+        if event == "thread.started":
+            self.session = parse_session_id(message.get("thread_id")) or self.session
+        elif event == "turn.completed":
             self.complete, self.is_error, self.error = True, False, None
-            self.count(table_of(message, "usage"), _CODEX_TOKENS)
-        elif kind == "turn.failed":
-            failure = one_line(text_of(table_of(message, "error"), "message"), ERROR)
+            self.add_usage(table_of(message, "usage"), _CODEX_TOKENS)
+        elif event == "turn.failed":
+            failure = as_line(text_of(table_of(message, "error"), "message"), ERROR)
             self.complete, self.is_error, self.error = True, True, failure or self.error
-        elif kind == "error":
-            return self._take_error(one_line(text_of(message, "message"), ERROR))
-        elif kind.startswith("item."):
-            return self._take_item(kind, table_of(message, "item"))
+        elif event == "error":
+            return self._read_error(as_line(text_of(message, "message"), ERROR))
+        elif event.startswith("item."):
+            return self._read_item(event, table_of(message, "item"))
         return ""
 
-    def _take_error(self, problem: str) -> str:
+    def _read_error(self, problem: str) -> str:
         # The client may retry: only the end of the turn decides about the call.
         if not self.complete:
             self.is_error, self.error = True, problem or self.error
         return f"error: {problem}\n" if problem else ""
 
-    def _take_item(self, kind: str, item: Message) -> str:
+    def _read_item(self, event: str, item: Message) -> str:
         # An item is work of the agent, unless it is an error of the client.
         item_type = item.get("type")
         self.worked = self.worked or item_type != "error"
         if item_type in ("command_execution", "mcp_tool_call", "collab_tool_call"):
-            if kind == "item.started":
-                tool = " ".join(filter(None, (text_of(item, "server"), text_of(item, "tool"))))
-                return tool_line(tool, text_of(item, "command"))
+            if event == "item.started":
+                tool_name = " ".join(filter(None, (text_of(item, "server"), text_of(item, "tool"))))
+                return format_tool_line(tool_name, text_of(item, "command"))
             code = item.get("exit_code")
             return f"  exit code {code}\n" if type(code) is int and 0 < abs(code) < 1000 else ""
-        if kind != "item.completed":
+        if event != "item.completed":
             return ""
         if item_type == "agent_message":
             self.text = text_of(item, "text") or self.text
-            return end_line(text_of(item, "text"))
+            return end_with_newline(text_of(item, "text"))
         if item_type == "file_change":
-            changes = map(as_table, as_list(item.get("changes")))
-            paths = [text_of(change, "path") for change in changes]
-            return tool_line("files", ", ".join(filter(None, paths)))
+            file_changes = map(as_table, as_list(item.get("changes")))
+            paths = [text_of(file_change, "path") for file_change in file_changes]
+            return format_tool_line("files", ", ".join(filter(None, paths)))
         if item_type == "web_search":
-            return tool_line("search", text_of(item, "query"))
-        return _error_line(item) if item_type == "error" else ""
+            return format_tool_line("search", text_of(item, "query"))
+        return _format_error(item) if item_type == "error" else ""
 
 
-def _error_line(message: Message) -> str:
-    return end_line(f"error: {one_line(clean_text(message.get('message')), ERROR)}")
+def _format_error(message: Message) -> str:
+    return end_with_newline(f"error: {as_line(clean_text(message.get('message')), ERROR)}")
 
 
 _GEMINI_TOKENS = {"prompt": "input", "candidates": "output", "thoughts": "output"}
@@ -375,62 +375,62 @@ class Gemini(Dialect):
         self._answer = TextTail()
         self._line_is_open = False
 
-    def take(self, message: Message) -> str | None:
-        kind = message.get("type")
+    def read(self, message: Message) -> str | None:
+        event = message.get("type")
         has_answer = isinstance(message.get("response"), str)
-        is_document = kind is None and (has_answer or isinstance(message.get("error"), dict))
-        if not is_document and kind not in _GEMINI_KINDS:
+        is_document = event is None and (has_answer or isinstance(message.get("error"), dict))
+        if not is_document and event not in _GEMINI_KINDS:
             return None
-        self.session = session_id(message.get("session_id")) or self.session
+        self.session = parse_session_id(message.get("session_id")) or self.session
         if is_document:
-            return self._take_document(message)
-        if kind == "message":
-            return self._take_message(message)
-        text = self._take_event(str(kind), message)
-        if self._line_is_open and (text or self.complete):
-            text, self._line_is_open = "\n" + text, False
-        return text
+            return self._read_document(message)
+        if event == "message":
+            return self._read_message(message)
+        shown_text = self._read_event(str(event), message)
+        if self._line_is_open and (shown_text or self.complete):
+            shown_text, self._line_is_open = "\n" + shown_text, False
+        return shown_text
 
-    def _take_document(self, message: Message) -> str:
+    def _read_document(self, message: Message) -> str:
         self.complete = True
         for model in table_of(table_of(message, "stats"), "models").values():
-            self.count(table_of(as_table(model), "tokens"), _GEMINI_TOKENS)
+            self.add_usage(table_of(as_table(model), "tokens"), _GEMINI_TOKENS)
         self.text = text_of(message, "response")
         self.worked = self.worked or "response" in message
         self._set_error(message.get("error"), failed=isinstance(message.get("error"), dict))
-        return end_line(self.text)
+        return end_with_newline(self.text)
 
-    def _take_message(self, message: Message) -> str:
+    def _read_message(self, message: Message) -> str:
         if message.get("role") != "assistant":
             return ""
         self.worked = True
         content = text_of(message, "content")
         if message.get("delta") is not True:
             self._answer.clear()
-            content = end_line(content)
+            content = end_with_newline(content)
         self._answer.add(content)
         self.text = self._answer.text()
         self._line_is_open = not content.endswith("\n") if content else self._line_is_open
         return content
 
-    def _take_event(self, kind: str, message: Message) -> str:
-        if kind == "tool_use":
+    def _read_event(self, event: str, message: Message) -> str:
+        if event == "tool_use":
             self.worked = True
             self._answer.clear()
             inputs = describe_inputs(message.get("parameters"))
-            return tool_line(text_of(message, "tool_name"), inputs)
-        if kind == "error":
-            return _error_line(message)
-        if kind == "result":
+            return format_tool_line(text_of(message, "tool_name"), inputs)
+        if event == "error":
+            return _format_error(message)
+        if event == "result":
             self.complete = True
-            self.count(table_of(message, "stats"), _GEMINI_TOTALS)
+            self.add_usage(table_of(message, "stats"), _GEMINI_TOTALS)
             self._set_error(message.get("error"), failed=message.get("status") == "error")
         return ""
 
     def _set_error(self, error: object, *, failed: bool) -> None:
         self.is_error = failed
-        text = one_line(text_of(as_table(error), "message"), ERROR) if failed else ""
-        self.error = text or None
+        error_line = as_line(text_of(as_table(error), "message"), ERROR) if failed else ""
+        self.error = error_line or None
 
 
 _OPENCODE_KINDS = ("text", "tool_use", "tool", "step_start", "step_finish", "error", "reasoning")
@@ -448,47 +448,47 @@ class OpenCode(Dialect):
     def asks_for_messages(options: Sequence[str]) -> bool:
         return "--format json" in " ".join(options).replace("--format=", "--format ")
 
-    def take(self, message: Message) -> str | None:
-        kind = message.get("type")
-        if kind not in _OPENCODE_KINDS:
+    def read(self, message: Message) -> str | None:
+        message_type = message.get("type")
+        if message_type not in _OPENCODE_KINDS:
             return None
-        self.session = session_id(message.get("sessionID")) or self.session
+        self.session = parse_session_id(message.get("sessionID")) or self.session
         part = table_of(message, "part")
-        if kind == "error":
-            return self._take_error(table_of(message, "error"))
-        if kind == "step_finish":
+        if message_type == "error":
+            return self._read_error(table_of(message, "error"))
+        if message_type == "step_finish":
             return self._end_step(part)
         self.worked = True
-        if kind == "text":
+        if message_type == "text":
             self.text = text_of(part, "text")[-KEPT:]
-            return end_line(self.text)
-        if kind in ("tool_use", "tool"):
+            return end_with_newline(self.text)
+        if message_type in ("tool_use", "tool"):
             inputs = describe_inputs(table_of(part, "state").get("input"))
-            return tool_line(text_of(part, "tool"), inputs)
+            return format_tool_line(text_of(part, "tool"), inputs)
         return ""
 
     def _end_step(self, part: Message) -> str:
         # A step that does not call tools is the last one.
-        price = as_cost(part.get("cost"))
-        if price is not None:
-            self.cost_usd = (self.cost_usd or 0.0) + price
-        tokens = table_of(part, "tokens")
-        self.count(tokens, {"input": "input", "output": "output", "reasoning": "output"})
-        cache = table_of(tokens, "cache")
-        self.count(cache, {"read": "input", "write": "input"})
-        self.count(cache, {"read": "cached"})
+        cost = parse_cost(part.get("cost"))
+        if cost is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + cost
+        token_table = table_of(part, "tokens")
+        self.add_usage(token_table, {"input": "input", "output": "output", "reasoning": "output"})
+        cache_table = table_of(token_table, "cache")
+        self.add_usage(cache_table, {"read": "input", "write": "input"})
+        self.add_usage(cache_table, {"read": "cached"})
         self.complete = part.get("reason") != "tool-calls"
         return ""
 
-    def _take_error(self, error: Message) -> str:
-        data = table_of(error, "data")
-        wait = text_of(table_of(data, "responseHeaders"), "retry-after")
-        status = data.get("statusCode")
-        text = text_of(data, "message") or text_of(error, "message") or text_of(error, "name")
-        if type(status) is int and text:
-            text = f"HTTP {status}: {text}"
-            text += f" (retry after {wait} seconds)" if wait.isdecimal() else ""
-        text = one_line(text, ERROR)
+    def _read_error(self, error: Message) -> str:
+        error_data = table_of(error, "data")
+        retry_seconds = text_of(table_of(error_data, "responseHeaders"), "retry-after")
+        http_status = error_data.get("statusCode")
+        text = text_of(error_data, "message") or text_of(error, "message") or text_of(error, "name")
+        if type(http_status) is int and text:
+            text = f"HTTP {http_status}: {text}"
+            text += f" (retry after {retry_seconds} seconds)" if retry_seconds.isdecimal() else ""
+        text = as_line(text, ERROR)
         self.complete, self.is_error, self.error = True, True, text or self.error
         return f"error: {text}\n" if text else ""
 
@@ -542,11 +542,11 @@ class Price:
     output: float
     cached_input: float | None = None  # None: the same as `input`
 
-    def of(self, tokens: Mapping[str, int]) -> float:
-        fresh = tokens.get("input", 0)
-        cached = min(tokens.get("cached", 0), fresh)
+    def cost_of(self, tokens: Mapping[str, int]) -> float:
+        input_count = tokens.get("input", 0)
+        cached_count = min(tokens.get("cached", 0), input_count)
         cached_price = self.input if self.cached_input is None else self.cached_input
-        dollars = (fresh - cached) * self.input + cached * cached_price
+        dollars = (input_count - cached_count) * self.input + cached_count * cached_price
         return (dollars + tokens.get("output", 0) * self.output) / _MILLION
 
 
@@ -566,41 +566,44 @@ class Client:
         dialect = DIALECTS.get(self.format)
         return self.price is not None or (dialect is not None and dialect.tells_cost)
 
-    def line(self, prompt: str, session: str | None = None, budget: float | None = None) -> str:
-        """Return the shell command of a call; `budget` is in US dollars."""
-        command = self.command.strip()
-        options = ""
-        if session is not None and self.resume is not None:
-            options += " " + self.resume.replace(SESSION, shlex.quote(session))
-        dialect = DIALECTS.get(self.format)
-        limit = dialect.budget if dialect is not None and budget is not None else ""
-        if limit and limit not in command:
-            options += f" {limit} {max(budget or 0.0, _LEAST_USD):.4f}"
-        if options and command.endswith(" -"):
-            command = f"{command.removesuffix(' -').rstrip()}{options} -"
-        else:
-            command += options
-        if self.prompt == ARGUMENT:
-            return f'{command} "$(cat {shlex.quote(prompt)})"'
-        return f"exec <{shlex.quote(prompt)} || exit 125\n{command}"
+    def call_line(self, path: str, session: str | None = None, budget: float | None = None) -> str:
+        """Return the shell command that runs the client with the prompt file `path`.
 
-    def missing(self, env: Mapping[str, str], directory: str) -> str | None:
-        """Return the client's program if it is not installed, None if that is unknown."""
+        `session` is the conversation to continue, and `budget` a cost limit in US dollars.
+        """
+        command = self.command.strip()
+        added_options = ""
+        if session is not None and self.resume is not None:
+            added_options += " " + self.resume.replace(SESSION, shlex.quote(session))
+        dialect = DIALECTS.get(self.format)
+        budget_option = dialect.budget if dialect is not None and budget is not None else ""
+        if budget_option and budget_option not in command:
+            added_options += f" {budget_option} {max(budget or 0.0, _LEAST_USD):.4f}"
+        if added_options and command.endswith(" -"):
+            command = f"{command.removesuffix(' -').rstrip()}{added_options} -"
+        else:
+            command += added_options
+        if self.prompt == ARGUMENT:
+            return f'{command} "$(cat {shlex.quote(path)})"'
+        return f"exec <{shlex.quote(path)} || exit 125\n{command}"
+
+    def find_missing(self, env: Mapping[str, str], directory: str) -> str | None:
+        """Return the client's program if it is not installed; None otherwise or if unsure."""
         import shutil  # only needed before the first call
 
         program = self.command.split(maxsplit=1)[0]
         if not _PROGRAM.fullmatch(program) or program in _SHELL_WORDS:
             return None
         if "/" in program:
-            exists = os.path.exists(os.path.join(directory, program))
+            is_installed = os.path.exists(os.path.join(directory, program))
         else:
-            exists = shutil.which(program, path=env.get("PATH", os.defpath)) is not None
-        return None if exists else program
+            is_installed = shutil.which(program, path=env.get("PATH", os.defpath)) is not None
+        return None if is_installed else program
 
-    def does_not_know(self, output: str) -> bool:
+    def is_session_error(self, output: str) -> bool:
         dialect = DIALECTS.get(self.format)
         conversations = dialect.conversations if dialect is not None else CONVERSATIONS
-        return _missing_conversation(conversations).search(output) is not None
+        return _missing_conversation_pattern(conversations).search(output) is not None
 
 
 BUILT_IN = {
@@ -613,10 +616,11 @@ BUILT_IN[AIDER] = Client(AIDER, AIDER_COMMAND, ARGUMENT, AIDER)
 Clients = Mapping[str, Client]
 
 
-def client_of(text: str, configured: Clients) -> Client:
-    """Return the client with a name, or the client that a shell command calls.
+def find_client(text: str, configured: Clients) -> Client:
+    """Return the client whose name or shell command is `text`.
 
-    `configured`: the clients of `gitckpt.toml`, which override built-in clients.
+    `configured` are the clients in `gitckpt.toml`, which override built-in clients. Raises
+    UsageError if `text` is empty or contains a NUL byte.
     """
     name = text.strip()
     if not name or "\0" in name:
@@ -625,13 +629,13 @@ def client_of(text: str, configured: Clients) -> Client:
         hint = f"give a command, or one of: {names}"
         raise UsageError(f"the command of the agent {problem}", hint=hint)
     client = configured.get(name) or BUILT_IN.get(name) or _recognize_client(name)
-    priced = configured.get(client.name)
-    if client.price is None and priced is not None and priced.price is not None:
-        return replace(client, price=priced.price)
+    override = configured.get(client.name)
+    if client.price is None and override is not None and override.price is not None:
+        return replace(client, price=override.price)
     return client
 
 
-def redefinition(name: str, configured: Clients) -> str | None:
+def describe_redefinition(name: str, configured: Clients) -> str | None:
     client = configured.get(name.strip())
     if client is None or replace(client, price=None) == BUILT_IN.get(client.name):
         return None
@@ -666,17 +670,17 @@ def _parse_client(name: str, table: Table) -> Client:
 
 
 def _parse_price(table: Table) -> Price | None:
-    prices = table.subtable(PRICE, f"the price of {table.label}")
-    if prices is None:
+    price_table = table.subtable(PRICE, f"the price of {table.label}")
+    if price_table is None:
         return None
-    prices.only(_PRICE_KEYS)
-    for key in _PRICE_KEYS[:2]:
-        if key not in prices.values:
-            hint = f"add {key} = US dollars per million tokens"
-            prices.complain(f"{prices.label} has no {key}", hint=hint)
+    price_table.only(_PRICE_KEYS)
+    for price_key in _PRICE_KEYS[:2]:
+        if price_key not in price_table.values:
+            hint = f"add {price_key} = US dollars per million tokens"
+            price_table.complain(f"{price_table.label} has no {price_key}", hint=hint)
     amounts = dict.fromkeys(_PRICE_KEYS[:2], 0.0)
-    for key in prices.values.keys() & set(_PRICE_KEYS):
-        amounts[key] = prices.number(key, 0.0, 0.0, _MOST_USD)
+    for price_key in price_table.values.keys() & set(_PRICE_KEYS):
+        amounts[price_key] = price_table.number(price_key, 0.0, 0.0, _MOST_USD)
     return Price(**amounts)
 
 

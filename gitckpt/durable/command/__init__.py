@@ -3,5 +3,5 @@
 Public modules:
     execution: `run_command`, its time limits (`Timeouts`) and its result (`CommandResult`).
     watchdog: `Watchdog` starts commands, and ends them even if the driver is killed.
-    process_tree: functions that list processes, find descendants and send signals.
+    process_tree: functions that list processes, find their descendants and send signals.
 """

@@ -1,6 +1,6 @@
-"""Run a shell command, and end its remaining descendants when the shell ends.
+"""Run a shell command, and end the processes that it leaves behind.
 
-A surviving process would change files during the next phase.
+Such a process would change files during the next phase of the run.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from gitckpt.durable.command import process_tree
 from gitckpt.durable.command.watchdog import (
     SupervisorEnded,
     Watchdog,
-    cannot_end,
     drain,
     end_leftovers,
+    make_end_error,
 )
 from gitckpt.model.errors import BusyError, CkptError, WorktreeError
 from gitckpt.model.values import dataclass
@@ -47,14 +47,14 @@ class CommandResult:
 
 
 def last_line(tail: str) -> str:
-    """Return ": " and the last line of an output, preferably a line with an error."""
+    """Return ": " and the last error line of an output, or else its last line."""
     lines = [line.strip() for line in tail.splitlines() if line.strip()][-_LAST_LINES:]
-    errors = [line for line in lines if line.lower().startswith(_ERRORS)]
-    line = next(reversed(errors or lines), "")
+    error_lines = [line for line in lines if line.lower().startswith(_ERRORS)]
+    line = next(reversed(error_lines or lines), "")
     return f": {line[:_SHOWN]}" if line else ""
 
 
-def cause_of(code: int) -> str:
+def describe_exit(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
@@ -79,10 +79,10 @@ def run_command(
     tick: Tick = None,
     idles: Idles = None,
 ) -> CommandResult:
-    """Run a shell command until it ends, and then end its remaining descendants.
+    """Run a shell command until it ends, then end the processes that it left behind.
 
-    `tick` gets the elapsed seconds about once a second. An exception of `tick` or `output` ends the
-    command.
+    `output` gets the output, and `tick` the elapsed seconds about once a second. If either raises
+    an exception, the command is ended. While `idles` is true, output counts as silence.
     """
     if not os.access(directory, os.X_OK):
         problem = "permission denied" if os.path.isdir(directory) else "no such directory"
@@ -92,11 +92,11 @@ def run_command(
         tick(0.0)  # another driver may have taken over the run while this process was stopped
     running = None
     try:
-        began = time.monotonic()
+        start_time = time.monotonic()
         watchdog.launch(command, directory, env)
-        running = _RunningCommand(watchdog, output, tick, idles, began)
+        running = _RunningCommand(watchdog, output, tick, idles, start_time)
         ended_by = running.wait(patience)
-        code = running.finish() if ended_by == EXIT else running.end(patience.grace)
+        exit_code = running.finish() if ended_by == EXIT else running.end(patience.grace)
     except SupervisorEnded:
         raise _clean_up(watchdog) from None
     except BaseException:
@@ -105,7 +105,7 @@ def run_command(
         except SupervisorEnded:
             raise _clean_up(watchdog) from None
         raise
-    return CommandResult(code, ended_by, running.tail.text(), running.seconds)
+    return CommandResult(exit_code, ended_by, running.tail.text(), running.seconds)
 
 
 class Tail:
@@ -120,18 +120,18 @@ class Tail:
     def text(self) -> str:
         tail = self._bytes[-TAIL_BYTES - 1 :]  # the extra byte shows whether the tail starts a line
         if len(tail) > TAIL_BYTES:
-            start = tail.find(b"\n") + 1
-            if start in (0, len(tail)):
-                start = 1  # one long line; drop a split character
-                while start < 4 and tail[start] & 0xC0 == 0x80:
-                    start += 1
-            tail = tail[start:]
+            tail_start = tail.find(b"\n") + 1
+            if tail_start in (0, len(tail)):
+                tail_start = 1  # one long line; drop a split character
+                while tail_start < 4 and tail[tail_start] & 0xC0 == 0x80:
+                    tail_start += 1
+            tail = tail[tail_start:]
         return tail.decode("utf-8", "replace")
 
 
 class _RunningCommand:
     def __init__(
-        self, watchdog: Watchdog, output: Output, tick: Tick, idles: Idles, began: float
+        self, watchdog: Watchdog, output: Output, tick: Tick, idles: Idles, start_time: float
     ) -> None:
         self.tail = Tail()
         self.seconds = 0.0
@@ -140,7 +140,7 @@ class _RunningCommand:
         self._code: int | None = None
         self._have_all_ended = self._is_given_up = False
         self._kill_at: float | None = None
-        self._started, self._last_output = began, time.monotonic()
+        self._started, self._last_output = start_time, time.monotonic()
         self._next_tick = self._started + _TICK
         self._poll = select.poll()
         for fd in (watchdog.output, watchdog.reports):
@@ -150,12 +150,12 @@ class _RunningCommand:
         self._read_reports()  # a short command may have ended before `launch` returned
         while True:
             if self._code is None:
-                self._handle_events(self._next_limit(patience)[0])
+                self._handle_events(self._find_next_limit(patience)[0])
             if self._code is not None:
                 return EXIT
-            moment, limit = self._next_limit(patience)
-            if time.monotonic() >= moment:
-                return limit
+            limit_time, limit_name = self._find_next_limit(patience)
+            if time.monotonic() >= limit_time:
+                return limit_name
 
     def finish(self) -> int:
         self._wait_for_all(time.monotonic() + _LINGER)
@@ -168,12 +168,12 @@ class _RunningCommand:
                 self._watchdog.send_signal(signal.SIGTERM)
                 self._watchdog.send_signal(signal.SIGCONT)  # continue stopped processes
         self._wait_for_all(self._kill_at)
-        code = self._kill()
+        exit_code = self._kill()
         self._add_output(drain(self._watchdog.output))
-        return code
+        return exit_code
 
     def abort(self, grace: float) -> None:
-        """End the command because of an exception; another exception kills it at once."""
+        """End the command after an exception; kill it if another exception is raised."""
         self._tick = None
         try:
             if not self._is_given_up:
@@ -182,14 +182,14 @@ class _RunningCommand:
             if not self._is_given_up:
                 self._kill()
 
-    def _next_limit(self, patience: Timeouts) -> tuple[float, str]:
+    def _find_next_limit(self, patience: Timeouts) -> tuple[float, str]:
         limits = (
             (self._started, patience.timeout, TIMEOUT),
             (self._last_output, patience.idle_timeout, IDLE_TIMEOUT),
             (self._started, patience.left, DEADLINE),
         )
-        moments = [(since + limit, name) for since, limit, name in limits if limit is not None]
-        return min(moments, default=(math.inf, EXIT))
+        limit_times = [(since + limit, name) for since, limit, name in limits if limit is not None]
+        return min(limit_times, default=(math.inf, EXIT))
 
     def _handle_events(self, until: float) -> None:
         now = time.monotonic()
@@ -198,11 +198,11 @@ class _RunningCommand:
             self._watchdog.wake()
             if self._tick:
                 self._tick(now - self._started)
-        pause = min(until, self._next_tick) - time.monotonic()
-        ready = [fd for fd, _ in self._poll.poll(max(math.ceil(pause * 1000), 0))]
-        if self._watchdog.output in ready:
+        pause_seconds = min(until, self._next_tick) - time.monotonic()
+        ready_fds = [fd for fd, _ in self._poll.poll(max(math.ceil(pause_seconds * 1000), 0))]
+        if self._watchdog.output in ready_fds:
             self._add_output(os.read(self._watchdog.output, _CHUNK))
-        if self._watchdog.reports in ready:
+        if self._watchdog.reports in ready_fds:
             self._read_reports()
 
     def _read_reports(self) -> None:
@@ -244,10 +244,10 @@ class _RunningCommand:
         # The supervisor continues to send SIGKILL.
         self._is_given_up = True
         pid = self._watchdog.pid
-        remaining = process_tree.descendants({pid}, process_tree.list_processes())
+        remaining_processes = process_tree.find_descendants({pid}, process_tree.list_processes())
         self._watchdog.close()
-        if remaining:
-            return cannot_end(remaining)
+        if remaining_processes:
+            return make_end_error(remaining_processes)
         problem = f"the parent process of the command does not respond: process {pid}"
         return BusyError(problem, hint=f"end the process: kill -9 {pid}; then: git ckpt resume")
 

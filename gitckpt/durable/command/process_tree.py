@@ -1,4 +1,4 @@
-"""List processes, find descendants and send signals, with /proc or ps(1).
+"""List processes, find their descendants and send signals, with /proc or ps(1).
 
 Process ids are reused, so a process is identified by its id and start time. The supervisor imports
 this module, so it must load fast: no `signal` or `subprocess` at the top.
@@ -37,90 +37,88 @@ class Process:
 def list_processes() -> dict[int, Process]:
     if not os.path.exists(_SELF):
         return _list_with_ps()
-    processes = (_read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    processes = (_read_process(int(pid)) for pid in os.listdir("/proc") if pid.isdigit())
     return {process.pid: process for process in processes if process is not None}
 
 
-def own_name() -> str:
-    """Return a unique name of this process: `PID@START`, with its start time."""
+def current_process_name() -> str:
+    """Return `PID@START`, a unique name made of this process's id and start time."""
     pid = os.getpid()
     process = _read_process(pid) if os.path.exists(_SELF) else _list_with_ps().get(pid)
     return f"{pid}@{process.start.replace(' ', '_') if process else ''}"
 
 
-def is_running(name: str, processes: Mapping[int, Process]) -> bool:
-    pid, _, start = name.partition("@")
+def is_process_running(name: str, processes: Mapping[int, Process]) -> bool:
+    pid, _, start_time = name.partition("@")
     process = processes.get(int(pid)) if pid.isascii() and pid.isdigit() else None
-    return process is not None and process.start.replace(" ", "_") == start
+    return process is not None and process.start.replace(" ", "_") == start_time
 
 
-def pids_with_variable(variable: str) -> set[int]:
+def find_pids_with_variable(variable: str) -> set[int]:
     if not os.path.exists(_SELF):
         return {pid for pid, process in _list_with_ps().items() if f" {variable}=" in process.line}
-    pattern = os.fsencode(f"\0{variable}=")
-    pids = set()
-    for name in filter(str.isdigit, os.listdir("/proc")):
+    variable_pattern = os.fsencode(f"\0{variable}=")
+    matching_pids = set()
+    for pid_text in filter(str.isdigit, os.listdir("/proc")):
         try:
-            with open(f"/proc/{name}/environ", "rb", buffering=0) as file:
-                if pattern in b"\0" + file.readall():
-                    pids.add(int(name))
+            with open(f"/proc/{pid_text}/environ", "rb", buffering=0) as file:
+                if variable_pattern in b"\0" + file.readall():
+                    matching_pids.add(int(pid_text))
         except OSError:
             continue  # the process has ended, or belongs to another user
-    return pids
+    return matching_pids
 
 
-def descendants(roots: Collection[int], processes: Mapping[int, Process]) -> list[Process]:
-    """Return the descendants of the processes `roots`, parents before children."""
-    children: dict[int, list[Process]] = {}
+def find_descendants(roots: Collection[int], processes: Mapping[int, Process]) -> list[Process]:
+    children_by_parent: dict[int, list[Process]] = {}
     for process in processes.values():
-        children.setdefault(process.parent, []).append(process)
-    members: dict[int, Process] = {}
-    parents = list(roots)
-    for parent in parents:  # grows in the loop
-        for child in children.get(parent, ()):
-            if child.pid not in members and child.pid not in roots:
-                members[child.pid] = child
-                parents.append(child.pid)
-    return list(members.values())
+        children_by_parent.setdefault(process.parent, []).append(process)
+    descendants: dict[int, Process] = {}
+    parent_pids = list(roots)
+    for parent_pid in parent_pids:  # grows in the loop
+        for child in children_by_parent.get(parent_pid, ()):
+            if child.pid not in descendants and child.pid not in roots:
+                descendants[child.pid] = child
+                parent_pids.append(child.pid)
+    return list(descendants.values())
 
 
-def ancestors(pid: int, processes: Mapping[int, Process]) -> set[int]:
-    pids: set[int] = set()
-    while pid in processes and pid not in pids:
-        pids.add(pid)
+def find_ancestors(pid: int, processes: Mapping[int, Process]) -> set[int]:
+    ancestor_pids: set[int] = set()
+    while pid in processes and pid not in ancestor_pids:
+        ancestor_pids.add(pid)
         pid = processes[pid].parent
-    return pids
+    return ancestor_pids
 
 
-def processes_with_open(path: str) -> list[Process]:
-    """Return the processes except this one that have a file open; [] without /proc."""
+def find_processes_with_open(path: str) -> list[Process]:
+    """Return the other processes that have the file open; [] on systems without /proc."""
     try:
-        target = os.stat(path)
+        file_status = os.stat(path)
         processes = list_processes() if os.path.exists(_SELF) else {}
     except OSError:
         return []
     processes.pop(os.getpid(), None)
-    holding = []
+    processes_with_file = []
     for pid, process in sorted(processes.items()):
-        fds = f"/proc/{pid}/fd"
+        fd_dir = f"/proc/{pid}/fd"
         try:
-            files = os.listdir(fds)
-            is_open = any(os.path.samestat(os.stat(f"{fds}/{fd}"), target) for fd in files)
+            fds = os.listdir(fd_dir)
+            is_open = any(os.path.samestat(os.stat(f"{fd_dir}/{fd}"), file_status) for fd in fds)
         except OSError:
             continue  # the process has ended, or belongs to another user
         if is_open:
-            holding.append(process)
-    return holding
+            processes_with_file.append(process)
+    return processes_with_file
 
 
-def variables(process: Process, names: Iterable[str]) -> dict[str, str]:
-    """Read some environment variables of a process; return {} if they are unreadable."""
-    words = process.line.split(" ")
+def read_variables(process: Process, names: Iterable[str]) -> dict[str, str]:
+    assignments = process.line.split(" ")
     if not process.line:
-        words = _read_text(f"/proc/{process.pid}/environ").split("\0")
+        assignments = _read_text(f"/proc/{process.pid}/environ").split("\0")
     name_set = frozenset(names)
-    pairs = (entry.partition("=") for entry in words)
-    return {name: value for name, equals, value in pairs if equals and name in name_set}
+    split_assignments = (assignment.partition("=") for assignment in assignments)
+    return {name: value for name, equals, value in split_assignments if equals and name in name_set}
 
 
 def _read_text(path: str) -> str:
@@ -132,61 +130,61 @@ def _read_text(path: str) -> str:
 
 
 def send_signal(process: Process, number: int) -> bool:
-    """Send a signal unless the pid was reused; return whether the signal was sent."""
-    fd = -1
+    """Send a signal if the process still runs; return whether the signal was sent."""
+    pidfd = -1
     if sys.platform == "linux" and hasattr(os, "pidfd_open"):
         try:
-            fd = os.pidfd_open(process.pid)
+            pidfd = os.pidfd_open(process.pid)
         except ProcessLookupError:
             return False
         except OSError:
             pass  # an old kernel, or a container that forbids pidfds
     try:
         if os.path.exists(_SELF):
-            current = _read_process(process.pid)
-            if current is None or current.start != process.start:
+            current_process = _read_process(process.pid)
+            if current_process is None or current_process.start != process.start:
                 return False
-        if sys.platform == "linux" and fd >= 0:
-            signal.pidfd_send_signal(fd, number)
+        if sys.platform == "linux" and pidfd >= 0:
+            signal.pidfd_send_signal(pidfd, number)
         else:
             os.kill(process.pid, number)
     except (ProcessLookupError, PermissionError):
         return False
     finally:
-        if fd >= 0:
-            os.close(fd)
+        if pidfd >= 0:
+            os.close(pidfd)
     return True
 
 
-def describe(process: Process) -> str:
-    line = process.line or _read_text(f"/proc/{process.pid}/cmdline")
-    text = "".join(character if character.isprintable() else " " for character in line)
-    words = " ".join(text.split())
-    return f"{process.pid} ({words[:_SHOWN]})" if words else str(process.pid)
+def describe_process(process: Process) -> str:
+    command = process.line or _read_text(f"/proc/{process.pid}/cmdline")
+    clean_line = "".join(character if character.isprintable() else " " for character in command)
+    short_line = " ".join(clean_line.split())
+    return f"{process.pid} ({short_line[:_SHOWN]})" if short_line else str(process.pid)
 
 
 def is_working_in(program: str, directory: str) -> bool | None:
-    """Return whether a program runs with its current directory below `directory`."""
+    """Return whether another process of `program` works below `directory`, or None."""
     if not os.path.exists(_SELF):
         return None  # ps(1) does not show current directories
-    top = os.path.realpath(directory)
-    for number in filter(str.isdigit, os.listdir("/proc")):
-        head, _, fields = _read_text(f"/proc/{number}/stat").rpartition(")")
-        name = head.partition("(")[2]
-        if name != program and not name.startswith(f"{program}-"):
+    top_directory = os.path.realpath(directory)
+    for pid_text in filter(str.isdigit, os.listdir("/proc")):
+        stat_head, _, stat_fields = _read_text(f"/proc/{pid_text}/stat").rpartition(")")
+        program_name = stat_head.partition("(")[2]
+        if program_name != program and not program_name.startswith(f"{program}-"):
             continue
         try:
-            path = os.readlink(f"/proc/{number}/cwd")
+            cwd = os.readlink(f"/proc/{pid_text}/cwd")
         except OSError:
             continue  # the process has ended, or belongs to another user
-        is_inside = path == top or path.startswith(top + os.sep)
-        if is_inside and int(fields.split()[1]) != os.getpid():
+        is_inside = cwd == top_directory or cwd.startswith(top_directory + os.sep)
+        if is_inside and int(stat_fields.split()[1]) != os.getpid():
             return True
     return False
 
 
 def adopt_orphans() -> bool:
-    """Make this process the parent of orphaned descendants; return whether it worked."""
+    """Make this process the parent of its orphaned descendants; return the success."""
     if sys.platform != "linux":
         return False
     try:
@@ -197,19 +195,19 @@ def adopt_orphans() -> bool:
 
 
 class ProcessTree:
-    """The descendants of this process; a handler of SIGCHLD notices when children end."""
+    """The descendants of this process; `wakeup` is readable when a child has ended."""
 
     def __init__(self, *, adopts: bool, tag: Mapping[str, str]) -> None:
         self._adopts, self._tag = adopts, dict(tag)
         self._leader, self._has_leader, self._has_children = 0, False, True
         self._known: dict[int, str] = {}  # start times of members by pid
-        self.wakeup, wake = os.pipe()  # readable when a child may have ended
-        for fd in (self.wakeup, wake):
+        self.wakeup, wake_fd = os.pipe()  # readable when a child may have ended
+        for fd in (self.wakeup, wake_fd):
             os.set_blocking(fd, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(wake_fd, warn_on_full_buffer=False)
 
-    def begin(self, leader: int) -> None:
+    def begin_command(self, leader: int) -> None:
         self._leader = leader
         self._has_leader = self._has_children = True
         self._known = {}
@@ -218,14 +216,14 @@ class ProcessTree:
     def is_empty(self) -> bool:
         if self._has_leader:
             return False
-        return not self._has_children if self._adopts else not self.members()
+        return not self._has_children if self._adopts else not self.list_members()
 
-    def members(self) -> list[Process]:
+    def list_members(self) -> list[Process]:
         processes = list_processes()
         pids = {os.getpid()}
         if not self._adopts:
             pids |= {pid for pid, process in processes.items() if self._is_member(process)}
-        pids |= {process.pid for process in descendants(pids, processes)}
+        pids |= {process.pid for process in find_descendants(pids, processes)}
         pids.discard(os.getpid())
         self._known = {pid: processes[pid].start for pid in pids}
         return [processes[pid] for pid in sorted(pids)]
@@ -236,7 +234,7 @@ class ProcessTree:
                 os.killpg(self._leader, number)  # also reaches processes that are just being forked
             except (ProcessLookupError, PermissionError):
                 pass
-        for process in self.members():
+        for process in self.list_members():
             # Many programs stop cleaning up at a second SIGTERM.
             if not self._has_leader or process.group != self._leader:
                 send_signal(process, number)
@@ -246,16 +244,16 @@ class ProcessTree:
             os.read(self.wakeup, _CHUNK)
         except BlockingIOError:
             pass
-        ended: list[tuple[int, int]] = []
+        ended_children: list[tuple[int, int]] = []
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 self._has_children = False
-                return ended
+                return ended_children
             if not pid:
-                return ended
-            ended.append((pid, status))
+                return ended_children
+            ended_children.append((pid, status))
             self._has_leader = self._has_leader and pid != self._leader
 
     def _is_member(self, process: Process) -> bool:
@@ -263,31 +261,31 @@ class ProcessTree:
             return True  # the parent of the process may have ended since
         if self._leader and process.group == self._leader:
             return True
-        return bool(self._tag) and variables(process, self._tag) == self._tag
+        return bool(self._tag) and read_variables(process, self._tag) == self._tag
 
 
 def _read_process(pid: int) -> Process | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # proc(5): the name in parentheses may contain anything
-            fields = file.read().rpartition(b")")[2].split()
+            stat_fields = file.read().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    if len(fields) < 20 or fields[0].decode() in _ENDED:
+    if len(stat_fields) < 20 or stat_fields[0].decode() in _ENDED:
         return None
-    return Process(pid, int(fields[1]), int(fields[2]), fields[19].decode())
+    return Process(pid, int(stat_fields[1]), int(stat_fields[2]), stat_fields[19].decode())
 
 
 def _list_with_ps() -> dict[int, Process]:
     # ps(1) shows the environments of the user's own processes after their commands.
     from gitckpt.git.process import Child, environment
 
-    child = Child([*_PS, *_COLUMNS], environment())
+    ps_child = Child([*_PS, *_COLUMNS], environment())
     processes = {}
-    for line in child.communicate().out.decode("utf-8", "surrogateescape").splitlines():
-        words = line.split(None, 9)
-        if len(words) < 10 or words[3][0] in _ENDED or int(words[0]) == child.pid:
+    for line in ps_child.communicate().out.decode("utf-8", "surrogateescape").splitlines():
+        columns = line.split(None, 9)
+        if len(columns) < 10 or columns[3][0] in _ENDED or int(columns[0]) == ps_child.pid:
             continue
-        pid, parent, group = map(int, words[:3])
-        processes[pid] = Process(pid, parent, group, " ".join(words[4:9]), words[9])
+        pid, parent, group_id = map(int, columns[:3])
+        processes[pid] = Process(pid, parent, group_id, " ".join(columns[4:9]), columns[9])
     return processes

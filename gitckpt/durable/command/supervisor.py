@@ -1,14 +1,15 @@
 """A process that starts commands for its driver, and ends them if the driver dies.
 
-On Linux it is a subreaper: it adopts orphans, so no child means no descendant. Orders on stdin:
+The driver is the process that executes a run. On Linux, the supervisor is a subreaper: it adopts
+orphans, so if it has no child, it has no descendant. It reads orders from stdin:
 
     start N     N bytes follow: command, directory, environment. Answer: `started PID` or
                 `error WHERE CODE TEXT`.
     signal N    Send a signal to all descendants.
     kill        Kill all descendants, repeatedly, until none is left.
 
-Reports on descriptor 3: `ended CODE` for the shell, `alone` when no descendant is left. End of file
-on stdin means that the driver is dead: send SIGTERM, for git to remove its locks, then SIGKILL.
+It reports on descriptor 3: `ended CODE` for the shell, `alone` when no descendant is left. At the
+end of stdin, the driver is dead: it sends SIGTERM, so that git removes its locks, then SIGKILL.
 """
 
 from __future__ import annotations
@@ -43,21 +44,21 @@ _IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _RESET = (*_IGNORED, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
 
 
-def arguments(variables: Iterable[str]) -> list[str]:
-    """Return the command line of a Python process that calls `main` with `variables`."""
-    top = __file__
+def build_command(variables: Iterable[str]) -> list[str]:
+    """Return the command line of a supervisor; `variables` are arguments of `main`."""
+    import_directory = __file__
     for _ in range(4):
-        top = os.path.dirname(top)
-    return [sys.executable, "-I", "-S", "-c", _BOOTSTRAP, top, *variables]
+        import_directory = os.path.dirname(import_directory)
+    return [sys.executable, "-I", "-S", "-c", _BOOTSTRAP, import_directory, *variables]
 
 
-def main(words: list[str]) -> NoReturn:
-    """Run the supervisor; the environment variables in `words` mark its processes."""
-    for number in _IGNORED:
-        signal.signal(number, signal.SIG_IGN)
+def main(tag_names: list[str]) -> NoReturn:
+    """Run the supervisor; environment variables called `tag_names` mark its commands."""
+    for signal_number in _IGNORED:
+        signal.signal(signal_number, signal.SIG_IGN)
     for fd in (REPORTS, DRIVER_END):
         os.set_inheritable(fd, False)
-    tree = ProcessTree(adopts=adopt_orphans(), tag={name: os.environ[name] for name in words})
+    tree = ProcessTree(adopts=adopt_orphans(), tag={name: os.environ[name] for name in tag_names})
     Supervisor(tree).serve()
     os._exit(0)
 
@@ -75,21 +76,21 @@ class Supervisor:
 
     def serve(self) -> None:
         while self._is_running or not self._is_driver_dead:
-            pause = self._poll_timeout()
-            events = self._poll.poll(None if pause is None else max(pause, 0.001) * 1000)
-            ready = [fd for fd, _ in events]
-            if ORDERS in ready:
+            pause = self._find_poll_timeout()
+            poll_events = self._poll.poll(None if pause is None else max(pause, 0.001) * 1000)
+            ready_fds = [fd for fd, _ in poll_events]
+            if ORDERS in ready_fds:
                 self._read_orders()
-            if DRIVER_END in ready:
+            if DRIVER_END in ready_fds:
                 os.read(DRIVER_END, _CHUNK)
             for pid, status in self._tree.reap():
                 if pid == self._shell:
                     self._shell = 0
-                    self._report(f"ended {os.waitstatus_to_exitcode(status)}")
+                    self._send_report(f"ended {os.waitstatus_to_exitcode(status)}")
             if self._is_running:
                 self._check_descendants()
 
-    def _poll_timeout(self) -> float | None:
+    def _find_poll_timeout(self) -> float | None:
         # Returns the seconds to wait for events; None: without limit.
         now = time.monotonic()
         if self._kill_at is not None:
@@ -100,7 +101,7 @@ class Supervisor:
     def _check_descendants(self) -> None:
         if not self._shell and self._tree.is_empty:
             self._is_running, self._kill_at = False, None
-            self._report("alone")
+            self._send_report("alone")
         elif self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._tree.send_signal(signal.SIGKILL)
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
@@ -118,53 +119,53 @@ class Supervisor:
         self._is_driver_dead = True
         if self._is_running:
             if not self._has_signaled:
-                self._signal(signal.SIGTERM)
-                self._signal(signal.SIGCONT)
-            self._kill_by(time.monotonic() + GRACE)
+                self._signal_all(signal.SIGTERM)
+                self._signal_all(signal.SIGCONT)
+            self._set_kill_time(time.monotonic() + GRACE)
 
-    def _signal(self, number: int) -> None:
+    def _signal_all(self, number: int) -> None:
         self._has_signaled = True
         self._tree.send_signal(number)
 
-    def _kill_by(self, moment: float) -> None:
+    def _set_kill_time(self, moment: float) -> None:
         self._kill_at = moment if self._kill_at is None else min(moment, self._kill_at)
 
     def _run_orders(self) -> None:
         while b"\n" in self._orders:
-            line, _, payload = self._orders.partition(b"\n")
-            verb, _, number = line.partition(b" ")
-            size = int(number) if verb == b"start" else 0
-            if len(payload) < size:
+            order_line, _, payload = self._orders.partition(b"\n")
+            order_verb, _, argument = order_line.partition(b" ")
+            payload_size = int(argument) if order_verb == b"start" else 0
+            if len(payload) < payload_size:
                 return
-            self._orders = payload[size:]
-            if verb == b"start":
-                self._start(*payload[:size].split(b"\0"))
-            elif verb == b"signal" and self._is_running:
-                self._signal(int(number))
-            elif verb == b"kill" and self._is_running:
-                self._kill_by(0)
+            self._orders = payload[payload_size:]
+            if order_verb == b"start":
+                self._start_command(*payload[:payload_size].split(b"\0"))
+            elif order_verb == b"signal" and self._is_running:
+                self._signal_all(int(argument))
+            elif order_verb == b"kill" and self._is_running:
+                self._set_kill_time(0)
 
-    def _start(self, command: bytes, directory: bytes, *variables: bytes) -> None:
+    def _start_command(self, command: bytes, directory: bytes, *variables: bytes) -> None:
         env = dict(variable.split(b"=", 1) for variable in variables)
-        actions = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
+        file_actions = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
         argv = [os.fsencode(SHELL), b"-c", command]
         options: dict[str, Any] = {"setpgroup": 0, "setsigdef": _RESET, "setsigmask": []}
-        failing = "directory"
+        failed_part = "directory"
         try:
             os.chdir(directory)
-            failing = "command"
-            self._shell = os.posix_spawn(SHELL, argv, env, file_actions=actions, **options)
+            failed_part = "command"
+            self._shell = os.posix_spawn(SHELL, argv, env, file_actions=file_actions, **options)
         except OSError as error:
-            self._report(f"error {failing} {error.errno} {error.strerror}")
+            self._send_report(f"error {failed_part} {error.errno} {error.strerror}")
             return
         finally:
             os.chdir("/")
-        self._tree.begin(self._shell)
+        self._tree.begin_command(self._shell)
         self._is_running, self._has_signaled, self._kill_at, self._pause = True, False, None, _PAUSE
-        self._report(f"started {self._shell}")
+        self._send_report(f"started {self._shell}")
 
     @staticmethod
-    def _report(line: str) -> None:
+    def _send_report(line: str) -> None:
         try:
             os.write(REPORTS, f"{line}\n".encode())
         except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""Control the supervisor: the process that starts and ends the driver's commands.
+"""Control the supervisor: the process that starts and ends a driver's commands.
 
 A driver that is killed by SIGKILL cannot end its commands, which would change files during the
 next attempt. So a separate process is their parent, and ends them when the driver dies.
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 
 from gitckpt.durable.command import process_tree, supervisor
 from gitckpt.durable.command.process_tree import Process
-from gitckpt.model.arguments import first_of
+from gitckpt.model.arguments import join_first
 from gitckpt.model.errors import BusyError, CkptError
 from gitckpt.model.values import dataclass
 from gitckpt.store.leases.leases import FENCE_VARIABLE, RUN_VARIABLE
@@ -26,7 +26,7 @@ from gitckpt.store.leases.leases import FENCE_VARIABLE, RUN_VARIABLE
 # Identifies the repository: run ids are not unique across copies of a repository.
 REPOSITORY_VARIABLE = "CKPT_REPOSITORY"
 
-# Set for supervisors only: the driver process, as `process_tree.own_name` returns it.
+# Set for supervisors only: the driver process, as `process_tree.current_process_name` returns it.
 WATCHDOG_VARIABLE = "CKPT_WATCHDOG"
 _VARIABLES = (RUN_VARIABLE, FENCE_VARIABLE, REPOSITORY_VARIABLE, WATCHDOG_VARIABLE)
 _PAUSE = 0.01  # seconds
@@ -36,7 +36,7 @@ _GRACE, _KILL_WAIT, _SHOWN = 2.0, 3.0, 5  # seconds, seconds, processes
 
 @dataclass(frozen=True, slots=True)
 class EnvTag:
-    """Environment variables that mark the processes of one driver of a run."""
+    """Environment variables by which the processes of one driver of a run are found."""
 
     run: str
     token: int  # fencing token of the lease
@@ -44,14 +44,14 @@ class EnvTag:
 
     @property
     def variables(self) -> dict[str, str]:
-        lease = {RUN_VARIABLE: self.run, FENCE_VARIABLE: str(self.token)}
-        return {**lease, REPOSITORY_VARIABLE: self.repository}
+        lease_variables = {RUN_VARIABLE: self.run, FENCE_VARIABLE: str(self.token)}
+        return {**lease_variables, REPOSITORY_VARIABLE: self.repository_id}
 
     @property
-    def repository(self) -> str:
-        """Return the directory's device and inode, which a move or a container keeps."""
-        status = os.stat(self.directory)
-        return f"{status.st_dev}:{status.st_ino}"
+    def repository_id(self) -> str:
+        """Return device and inode of the repository, which stay the same after a move."""
+        directory_status = os.stat(self.directory)
+        return f"{directory_status.st_dev}:{directory_status.st_ino}"
 
 
 class _Leftovers(NamedTuple):
@@ -60,38 +60,39 @@ class _Leftovers(NamedTuple):
 
 
 def end_leftovers(tag: EnvTag, *, older: bool = True) -> list[str]:
-    """End processes that earlier drivers of a run left; return descriptions of them.
+    """End the processes that earlier drivers of a run left; return their descriptions.
 
-    With `older=False`, ends processes of the driver with this tag. Raises BusyError on failure.
+    If `older` is false, ends the processes of the driver with this tag instead. Raises BusyError if
+    a process does not end.
     """
     scanner = _Scanner(tag, older=older)
-    leftovers = scanner.scan()
-    ended = [process_tree.describe(process) for process in leftovers.tools]
+    leftovers = scanner.find_leftovers()
+    ended_processes = [process_tree.describe_process(process) for process in leftovers.tools]
     if leftovers.supervisors:
         # Let supervisors end their tools: many programs stop cleaning up at a second SIGTERM.
-        leftovers = scanner.wait(_WATCHDOG_WAIT)
+        leftovers = scanner.wait_for_end(_WATCHDOG_WAIT)
     if any(leftovers):
         for process in leftovers.tools:
             process_tree.send_signal(process, signal.SIGTERM)
         for process in (*leftovers.tools, *leftovers.supervisors):
             process_tree.send_signal(process, signal.SIGCONT)
-        leftovers = scanner.wait(_GRACE)
+        leftovers = scanner.wait_for_end(_GRACE)
     deadline = time.monotonic() + _KILL_WAIT
     while any(leftovers):
         if time.monotonic() > deadline:
-            raise cannot_end(leftovers.tools or leftovers.supervisors)
+            raise make_end_error(leftovers.tools or leftovers.supervisors)
         for process in leftovers.tools:
             process_tree.send_signal(process, signal.SIGKILL)
         time.sleep(_PAUSE)
-        leftovers = scanner.scan()
-    return ended
+        leftovers = scanner.find_leftovers()
+    return ended_processes
 
 
-def cannot_end(processes: Sequence[Process]) -> BusyError:
-    names = first_of([process_tree.describe(process) for process in processes], _SHOWN)
-    numbers = " ".join(str(process.pid) for process in processes[:_SHOWN])
+def make_end_error(processes: Sequence[Process]) -> BusyError:
+    names = join_first([process_tree.describe_process(process) for process in processes], _SHOWN)
+    pids = " ".join(str(process.pid) for process in processes[:_SHOWN])
     message = f"cannot end processes of an earlier attempt, which may still change files: {names}"
-    hint = f"end these processes: sudo kill -9 {numbers}; then: git ckpt resume"
+    hint = f"end these processes: sudo kill -9 {pids}; then: git ckpt resume"
     return BusyError(message, hint=hint)
 
 
@@ -101,34 +102,34 @@ class _Scanner:
         # Start times by pid: an untagged process may lose the parent through which it was found.
         self._tool_starts: dict[int, str] = {}
 
-    def wait(self, seconds: float) -> _Leftovers:
+    def wait_for_end(self, seconds: float) -> _Leftovers:
         deadline = time.monotonic() + seconds
-        while any(leftovers := self.scan()) and time.monotonic() < deadline:
+        while any(leftovers := self.find_leftovers()) and time.monotonic() < deadline:
             time.sleep(_PAUSE)
         return leftovers
 
-    def scan(self) -> _Leftovers:
-        tagged = process_tree.pids_with_variable(REPOSITORY_VARIABLE)
-        if not tagged and not self._tool_starts:
+    def find_leftovers(self) -> _Leftovers:
+        tagged_pids = process_tree.find_pids_with_variable(REPOSITORY_VARIABLE)
+        if not tagged_pids and not self._tool_starts:
             return _Leftovers([], [])
         processes = process_tree.list_processes()
-        repository = self._tag.repository
-        pairs = self._tool_starts.items()
-        tools = {pid for pid, start in pairs if pid in processes and processes[pid].start == start}
-        drivers: dict[int, str] = {}
-        for pid in tagged & processes.keys():
-            variables = process_tree.variables(processes[pid], _VARIABLES)
+        repository = self._tag.repository_id
+        starts = self._tool_starts.items()
+        tools = {pid for pid, start in starts if pid in processes and processes[pid].start == start}
+        driver_names: dict[int, str] = {}
+        for pid in tagged_pids & processes.keys():
+            variables = process_tree.read_variables(processes[pid], _VARIABLES)
             if variables.get(REPOSITORY_VARIABLE) == repository and self._matches_tag(variables):
                 if WATCHDOG_VARIABLE in variables:
-                    drivers[pid] = variables[WATCHDOG_VARIABLE]
+                    driver_names[pid] = variables[WATCHDOG_VARIABLE]
                 else:
                     tools.add(pid)
-        children = process_tree.descendants(tools | drivers.keys(), processes)
-        tools |= {process.pid for process in children}
-        tools -= drivers.keys() | process_tree.ancestors(os.getpid(), processes)
+        descendants = process_tree.find_descendants(tools | driver_names.keys(), processes)
+        tools |= {process.pid for process in descendants}
+        tools -= driver_names.keys() | process_tree.find_ancestors(os.getpid(), processes)
         self._tool_starts.update((pid, processes[pid].start) for pid in tools)
-        is_running = process_tree.is_running
-        orphans = {pid for pid, name in drivers.items() if not is_running(name, processes)}
+        is_running = process_tree.is_process_running
+        orphans = {pid for pid, name in driver_names.items() if not is_running(name, processes)}
         return _Leftovers(*([processes[pid] for pid in sorted(pids)] for pids in (tools, orphans)))
 
     def _matches_tag(self, variables: Mapping[str, str]) -> bool:
@@ -145,11 +146,11 @@ _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
 
 
 class SupervisorEnded(Exception):
-    """The supervisor ended unexpectedly."""
+    """The supervisor process ended before it was told to end."""
 
 
 class Watchdog:
-    """Starts commands, one at a time, and ends them when this process dies."""
+    """Starts commands, one at a time; a supervisor ends them when this process dies."""
 
     def __init__(self, tag: EnvTag) -> None:
         self.tag = tag  # marks commands, so that a later attempt finds them
@@ -163,15 +164,15 @@ class Watchdog:
         self.abandon()
         if self._orders < 0 or self._has_ended():
             self.close()
-            self._start()
+            self._start_supervisor()
 
     def abandon(self) -> None:
-        """End the supervisor and its command if the start of the command was interrupted."""
+        """End the supervisor if its last command may still be running."""
         if self._is_busy:
             self.close()
 
     def launch(self, command: str, directory: str, env: Mapping[str, str]) -> None:
-        """Start a shell command, marked by the variables of the tag."""
+        """Start a shell command, with the variables of `self.tag` in its environment."""
         order = _encode_order(command, directory, {**env, **self.tag.variables})
         self.prepare()
         drain(self.output)
@@ -179,15 +180,15 @@ class Watchdog:
         self._send_order(order)
         while b"\n" not in self._unread:
             if _is_readable(self.reports, _TICK):
-                self._receive()
+                self._receive_reports()
             else:
                 self.wake()
-        line, _, self._unread = self._unread.partition(b"\n")
-        verb, *words = line.decode(errors="replace").split(" ", 3)
-        if verb == "error":
+        report, _, self._unread = self._unread.partition(b"\n")
+        report_verb, *report_words = report.decode(errors="replace").split(" ", 3)
+        if report_verb == "error":
             self._is_busy = False
-            failed_at, code, text = words
-            raise _cannot_start(text, int(code), directory if failed_at == "directory" else "")
+            failed_at, code, text = report_words
+            raise _make_start_error(text, int(code), directory if failed_at == "directory" else "")
 
     def send_signal(self, number: int) -> None:
         self._send_order(b"signal %d\n" % number)
@@ -196,7 +197,7 @@ class Watchdog:
         self._send_order(b"kill\n")
 
     def wake(self) -> None:
-        """Send SIGCONT to the supervisor: its command may have stopped it."""
+        """Continue the supervisor with SIGCONT, because its command may have stopped it."""
         self._used_at = time.monotonic()
         if self.pid:  # not reaped yet, so the pid is not reused
             with contextlib.suppress(ProcessLookupError):
@@ -207,25 +208,25 @@ class Watchdog:
         return time.monotonic() - self._used_at
 
     def read_reports(self) -> list[str]:
-        """Return new reports of the supervisor, as the docstring of its module lists them."""
+        """Return the new reports of the supervisor, such as `ended 0` or `alone`."""
         if _is_readable(self.reports):
-            self._receive()
+            self._receive_reports()
         *lines, self._unread = self._unread.split(b"\n")
         self._is_busy = self._is_busy and b"alone" not in lines
         return [line.decode() for line in lines]
 
     def close(self) -> None:
-        """End the supervisor and all processes of its command, within a few seconds."""
+        """End the supervisor and all processes of its command; wait a few seconds for it."""
         self.wake()
         for fd in (self._orders, self.output, self.reports):
             if fd >= 0:
                 os.close(fd)
         self._orders = self.output = self.reports = -1
         self._unread, self._is_busy = b"", False
-        until, pause = time.monotonic() + supervisor.GRACE + _DYING, 0.001
-        while not self._has_ended() and time.monotonic() < until:
-            time.sleep(pause)
-            pause = min(2 * pause, 0.02)
+        deadline, pause_seconds = time.monotonic() + supervisor.GRACE + _DYING, 0.001
+        while not self._has_ended() and time.monotonic() < deadline:
+            time.sleep(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, 0.02)
         self.pid = 0  # if still running: the next attempt ends its descendants
 
     def __enter__(self) -> Self:
@@ -244,35 +245,35 @@ class Watchdog:
 
     def _send_order(self, order: bytes) -> None:
         self.wake()
-        view = memoryview(order)
+        unsent_bytes = memoryview(order)
         try:
-            while view and self._orders >= 0:
-                view = view[os.write(self._orders, view) :]
+            while unsent_bytes and self._orders >= 0:
+                unsent_bytes = unsent_bytes[os.write(self._orders, unsent_bytes) :]
         except BrokenPipeError:
             raise SupervisorEnded from None
-        if view:
+        if unsent_bytes:
             raise SupervisorEnded
 
-    def _receive(self) -> None:
+    def _receive_reports(self) -> None:
         self._used_at = time.monotonic()
         chunk = os.read(self.reports, _CHUNK) if self.reports >= 0 else b""
         if not chunk:
             raise SupervisorEnded
         self._unread += chunk
 
-    def _start(self) -> None:
+    def _start_supervisor(self) -> None:
         child_orders, orders = _make_pipe()
         output, child_output = _make_pipe()
         reports, child_reports = _make_pipe()
-        fds = (child_orders, child_output, child_output, child_reports, output)
-        actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(fds)]
-        tag = self.tag.variables
-        env = {**os.environ, **tag, WATCHDOG_VARIABLE: process_tree.own_name()}
-        argv = supervisor.arguments(tag)
+        child_fds = (child_orders, child_output, child_output, child_reports, output)
+        dup_actions = [(os.POSIX_SPAWN_DUP2, fd, child_fd) for child_fd, fd in enumerate(child_fds)]
+        variables = self.tag.variables
+        env = {**os.environ, **variables, WATCHDOG_VARIABLE: process_tree.current_process_name()}
+        argv = supervisor.build_command(variables)
         # A new process group: Ctrl-C is for the driver. The same session: ssh asks on its terminal.
         options: dict[str, Any] = {"setpgroup": 0, "setsigdef": _DEFAULT_SIGNALS, "setsigmask": []}
         try:
-            self.pid = os.posix_spawn(argv[0], argv, env, file_actions=actions, **options)
+            self.pid = os.posix_spawn(argv[0], argv, env, file_actions=dup_actions, **options)
         except OSError as error:
             for fd in (orders, output, reports):
                 os.close(fd)
@@ -286,44 +287,44 @@ class Watchdog:
 
 
 def _is_readable(fd: int, milliseconds: int = 0) -> bool:
-    poll = select.poll()  # `select` refuses file descriptors above 1023
-    poll.register(fd, select.POLLIN)
-    return bool(poll.poll(milliseconds))
+    poller = select.poll()  # `select` refuses file descriptors above 1023
+    poller.register(fd, select.POLLIN)
+    return bool(poller.poll(milliseconds))
 
 
 def drain(fd: int) -> bytes:
-    data = b""
+    available_bytes = b""
     while _is_readable(fd) and (chunk := os.read(fd, _CHUNK)):
-        data += chunk
-    return data
+        available_bytes += chunk
+    return available_bytes
 
 
 def _make_pipe() -> tuple[int, int]:
     # If standard streams are closed, a pipe may get one of their descriptors, which is overwritten
     # in the supervisor: use descriptors above those of the supervisor.
-    pipe = os.pipe()
-    reading, writing = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE) for fd in pipe)
-    for fd in pipe:
+    low_fds = os.pipe()
+    read_end, write_end = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE) for fd in low_fds)
+    for fd in low_fds:
         os.close(fd)
-    return reading, writing
+    return read_end, write_end
 
 
 def _encode_order(command: str, directory: str, env: Mapping[str, str]) -> bytes:
     # The supervisor has a different current directory, so the path must be absolute.
     parts = [command, os.path.join(os.getcwd(), directory)]
     parts += [f"{name}={value}" for name, value in env.items() if name not in ("PWD", "OLDPWD")]
-    if any("\0" in part for part in parts):
-        raise _cannot_start("embedded null byte")
+    if any("\0" in order_part for order_part in parts):
+        raise _make_start_error("embedded null byte")
     if any("=" in name or not name for name in env):
-        raise _cannot_start("illegal environment variable name")
+        raise _make_start_error("illegal environment variable name")
     try:
-        order = b"\0".join(map(os.fsencode, parts))
+        payload = b"\0".join(map(os.fsencode, parts))
     except UnicodeEncodeError as error:
-        raise _cannot_start(str(error)) from None
-    return b"start %d\n%b" % (len(order), order)
+        raise _make_start_error(str(error)) from None
+    return b"start %d\n%b" % (len(payload), payload)
 
 
-def _cannot_start(text: str, code: int = 0, directory: str = "") -> CkptError:
+def _make_start_error(text: str, code: int = 0, directory: str = "") -> CkptError:
     problem = f"cannot start the command: {text}"
     if directory:
         problem = f"cannot run a command in {directory}: {text}"

@@ -1,4 +1,4 @@
-"""Drive a run through its pipeline, phase by phase, and ask people at pauses.
+"""Carry out the phases of a pipeline, with pauses at which a person is asked.
 
 Public modules:
     pipelines: `Pipelines`, which previews, starts and resumes runs of pipelines.

@@ -1,4 +1,4 @@
-"""Drive a run through the phases of its pipeline, and ask people at pauses."""
+"""Carry out the phases of a pipeline, with pauses at which a person is asked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from types import NoneType
 from typing import Any, TypedDict
 
-from gitckpt.durable.agent.clients import PRICE, Client, Clients, client_of
+from gitckpt.durable.agent.clients import PRICE, Client, Clients, find_client
 from gitckpt.durable.command.watchdog import EnvTag, Watchdog
 from gitckpt.durable.phases import command
 from gitckpt.durable.phases.options import PLAN, generate_branch, read_plan
@@ -21,9 +21,9 @@ from gitckpt.durable.run import attempts
 from gitckpt.durable.run.attempts import PhaseBlocked, PhaseFailed, PhaseResult
 from gitckpt.durable.run.run import Run, session_of
 from gitckpt.git.repository import Repository
-from gitckpt.model.arguments import first_of, require, require_callable, shell_word
+from gitckpt.model.arguments import join_first, require, require_callable, shell_word
 from gitckpt.model.checkpoint import Attempt, Checkpoint
-from gitckpt.model.document import message_of
+from gitckpt.model.document import shorten_message
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.values import dataclass
 from gitckpt.store.checkpoints import Checkpoints
@@ -31,8 +31,6 @@ from gitckpt.store.config import settings
 
 
 class RunOptions(TypedDict, total=False):
-    """Options for starting a run; the pipeline's settings are the defaults."""
-
     autonomy: str | None  # "checkpoint", "batch" or "fully_autonomous"
     timeout: int | None  # microseconds from now to the deadline of the whole run
     holder: str  # who drives the run, as other processes see it in the lease
@@ -51,13 +49,13 @@ class ResumeOptions(RunOptions, total=False):
 def _run_loop(context: Context) -> PhaseResult:
     from gitckpt.durable.phases.loop.loop import Loop
 
-    return Loop(context).go()
+    return Loop(context).perform()
 
 
 def _run_review(context: Context) -> PhaseResult:
-    from gitckpt.durable.phases.review.phase import carry_out
+    from gitckpt.durable.phases.review.phase import perform_review
 
-    return carry_out(context)
+    return perform_review(context)
 
 
 def _ask_agent(context: Context) -> PhaseResult:
@@ -71,20 +69,20 @@ def _require_plan(run_inputs: RunInputs, _: Callable[[str], str]) -> None:
         raise UsageError("there is no plan", hint="name a file: git ckpt run PLAN, or -i plan=PLAN")
 
 
-def _require_loop(run_inputs: RunInputs, option: Callable[[str], str]) -> None:
+def _require_loop_options(run_inputs: RunInputs, option: Callable[[str], str]) -> None:
     from gitckpt.durable.phases.loop import loop
 
-    loop.read(option)
+    loop.parse_options(option)
     try:
-        loop.require_usable(run_inputs.contents.get("prompt", b"").decode("utf-8", "replace"))
+        loop.require_valid(run_inputs.contents.get("prompt", b"").decode("utf-8", "replace"))
     except PhaseFailed as error:
         raise UsageError(error.message, hint=error.hint) from None
 
 
-def _require_review(_: RunInputs, option: Callable[[str], str]) -> None:
-    from gitckpt.durable.phases.review.phase import read
+def _require_review_options(_: RunInputs, option: Callable[[str], str]) -> None:
+    from gitckpt.durable.phases.review.phase import parse_options
 
-    read(option)
+    parse_options(option)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +104,8 @@ STEPS = {
     "read plan": Step(read_plan, require=_require_plan),
     "generate branch": Step(generate_branch),
     "agent": Step(_ask_agent, "agent prompt agent_timeout", required="prompt"),
-    "loop": Step(_run_loop, _LOOP_OPTIONS, ("loop",), _require_loop, required="plan"),
-    "review": Step(_run_review, _REVIEW_OPTIONS, ("review",), _require_review),
+    "loop": Step(_run_loop, _LOOP_OPTIONS, ("loop",), _require_loop_options, required="plan"),
+    "review": Step(_run_review, _REVIEW_OPTIONS, ("review",), _require_review_options),
 }
 
 OPTIONS = {name: tuple(step.options.split()) for name, step in STEPS.items()}
@@ -123,15 +121,15 @@ def require_valid_options(definition: PipelineDefinition, run_inputs: RunInputs)
         if step is None:
             continue
         try:
-            values = {
+            option_values = {
                 name: fill_placeholders(text, run_inputs.inputs)
                 for name, text in phase.options.items()
             }
         except KeyError:
             continue  # an option uses a value of the state, which is unknown before the phase
         if step.require is not None:
-            step.require(run_inputs, lambda name, values=values: values.get(name, ""))  # type: ignore[misc]
-        if position == 0 and step.required and not values.get(step.required):
+            step.require(run_inputs, lambda name, values=option_values: values.get(name, ""))  # type: ignore[misc]
+        if position == 0 and step.required and not option_values.get(step.required):
             hint = f"add: -i {step.required}=PATH"
             raise UsageError(f"phase {phase.name!r} needs the input {step.required}", hint=hint)
 
@@ -143,13 +141,13 @@ _CRITERIA = ("acceptance_criteria", "acceptanceCriteria")
 
 
 def phases_to_skip(definition: PipelineDefinition, run_inputs: RunInputs) -> dict[str, str]:
-    """Return the phases that the inputs make unnecessary, each name with the reason."""
-    skips = {}
+    """Return the phases that the inputs make unnecessary: a map from name to reason."""
+    reasons = {}
     for phase in definition.phases:
         for name in reversed(phase.skip_with):
             if run_inputs.inputs.get(name):
-                skips[phase.name] = f"{name} is given: {run_inputs.inputs[name]}"
-    return skips | _skips_in_rlm(definition, run_inputs) if definition.name == _RLM else skips
+                reasons[phase.name] = f"{name} is given: {run_inputs.inputs[name]}"
+    return reasons | _skips_in_rlm(definition, run_inputs) if definition.name == _RLM else reasons
 
 
 def require_question(definition: PipelineDefinition, run_inputs: RunInputs, skips: Texts) -> None:
@@ -160,31 +158,31 @@ def require_question(definition: PipelineDefinition, run_inputs: RunInputs, skip
 
 
 def _skips_in_rlm(definition: PipelineDefinition, run_inputs: RunInputs) -> dict[str, str]:
-    path = run_inputs.inputs.get(_PLAN, "")
-    names = [phase.name for phase in definition.phases]
-    if path.endswith(".md"):
-        return dict.fromkeys(names[:4], f"the plan is given: {path}")
-    name = _PLAN if path.endswith(".json") else _HIERARCHY
-    if name not in run_inputs.contents:
+    plan_path = run_inputs.inputs.get(_PLAN, "")
+    phase_names = [phase.name for phase in definition.phases]
+    if plan_path.endswith(".md"):
+        return dict.fromkeys(phase_names[:4], f"the plan is given: {plan_path}")
+    input_name = _PLAN if plan_path.endswith(".json") else _HIERARCHY
+    if input_name not in run_inputs.contents:
         return {}
     try:
-        is_complete = _has_criteria(json.loads(run_inputs.contents[name]), is_child=False)
+        has_criteria = _has_criteria(json.loads(run_inputs.contents[input_name]), is_child=False)
     except (ValueError, RecursionError) as error:
-        message = f"the input {name} is not JSON: {run_inputs.inputs[name]}: {error}"
+        message = f"the input {input_name} is not JSON: {run_inputs.inputs[input_name]}: {error}"
         raise UsageError(message, hint="correct the file, then start the run again") from None
     reason = "requirements with acceptance criteria are given"
-    return dict.fromkeys(names[:2], reason) if is_complete else {}
+    return dict.fromkeys(phase_names[:2], reason) if has_criteria else {}
 
 
 def _has_criteria(node: Any, *, is_child: bool) -> bool:
     if isinstance(node, list):
-        return any(_has_criteria(inner, is_child=is_child) for inner in node)
+        return any(_has_criteria(item, is_child=is_child) for item in node)
     if not isinstance(node, dict):
         return False
     if is_child and any(node.get(key) for key in _CRITERIA):
         return True
-    inner = [(child, is_child or key in _CHILDREN) for key, child in node.items()]
-    return any(_has_criteria(child, is_child=is_child) for child, is_child in inner)
+    children = [(child, is_child or key in _CHILDREN) for key, child in node.items()]
+    return any(_has_criteria(child, is_child=is_child) for child, is_child in children)
 
 
 # Trust: a run that was recorded in another repository needs approval before it continues.
@@ -198,24 +196,25 @@ def list_commands(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
     if pipeline is None or pipeline.name is None:
         return []
     try:
-        definition = pipelines.read(pipelines.config_path(store.repository), pipeline.name, OPTIONS)
+        path = pipelines.config_path(store.repository)
+        definition = pipelines.read_pipeline(path, pipeline.name, OPTIONS)
     except CkptError as error:
         return [f"unknown: {error.message}"]
     phases = [phase for phase in definition.phases if phase.name not in pipeline.completed]
     texts = [phase.run if phase.run is not None else str(phase.use) for phase in phases]
     lines = [f"{phase.name}: {_shorten(text)}" for phase, text in zip(phases, texts, strict=True)]
-    if any(command.endswith(_CUT_MARK) for command in lines):
+    if any(line.endswith(_CUT_MARK) for line in lines):
         is_preset = definition.source == pipelines.PRESET
-        show = f"git ckpt run --print {definition.name}" if is_preset else definition.source
-        lines.append(f"in full: {show}")
+        show_command = f"git ckpt run --print {definition.name}" if is_preset else definition.source
+        lines.append(f"in full: {show_command}")
     return lines
 
 
 def _shorten(text: str) -> str:
-    line, lines = " ".join(text.split()), len(text.strip().splitlines())
-    if len(line) <= _MAX_SHOWN:
-        return line
-    return f"{line[:_MAX_SHOWN].rstrip()}… ({lines} lines{_CUT_MARK}"
+    one_line, line_count = " ".join(text.split()), len(text.strip().splitlines())
+    if len(one_line) <= _MAX_SHOWN:
+        return one_line
+    return f"{one_line[:_MAX_SHOWN].rstrip()}… ({line_count} lines{_CUT_MARK}"
 
 
 # Agents defined in `gitckpt.toml`: a run calls only agents whose commands a person approved when
@@ -235,18 +234,17 @@ def placeholder_values(
 def approve_agents(
     repository: Repository, definition: PipelineDefinition, values: Texts, clients: Clients
 ) -> None:
-    """Record that a person approved the agents of a run, by starting or accepting it."""
-    called = called_clients(definition, values, clients)
-    if new := {_client_digest(client) for client in called} - settings.approved_digests(repository):
-        settings.record_approval(repository, new)
+    digests = set(map(_digest_of, find_called_clients(definition, values, clients)))
+    if new_digests := digests - settings.approved_digests(repository):
+        settings.record_approval(repository, new_digests)
 
 
 def require_approved(repository: Repository, run: str, called: Iterable[Client]) -> None:
     """Raise `Changed` if a run calls an agent that was not approved on this machine."""
-    approved = settings.approved_digests(repository)
-    new = [client for client in dict.fromkeys(called) if _client_digest(client) not in approved]
-    if new:
-        changes = [f"the agent {client.name} is {client.command}" for client in new]
+    digests = settings.approved_digests(repository)
+    new_clients = [client for client in dict.fromkeys(called) if _digest_of(client) not in digests]
+    if new_clients:
+        changes = [f"the agent {client.name} is {client.command}" for client in new_clients]
         raise attempts.Changed(run, changes)
 
 
@@ -261,39 +259,38 @@ def require_installed(
         env = {**os.environ, **definition.env, **phase.env}
         for role in _ROLES if phase.use else ():
             try:
-                client = fill_placeholders(phase.options.get(role, ""), values)
-                missing = client_of(client, clients).missing(env, os.curdir) if client else None
+                name = fill_placeholders(phase.options.get(role, ""), values)
+                program = find_client(name, clients).find_missing(env, ".") if name else None
             except (KeyError, UsageError):
                 continue  # the phase itself reports unknown values and bad commands
-            if missing is not None and (os.sep not in missing or os.path.isabs(missing)):
+            if program is not None and (os.sep not in program or os.path.isabs(program)):
                 hint = (
                     f"install it, or choose another {role}: --{role} CLIENT of git ckpt loop and "
                 )
                 hint += f"review, -i {role}=CLIENT of git ckpt run"
-                raise attempts.AgentUnusable(f"the {role} is not installed: {missing}", hint=hint)
+                raise attempts.AgentUnusable(f"the {role} is not installed: {program}", hint=hint)
 
 
-def called_clients(
+def find_called_clients(
     definition: PipelineDefinition, values: Texts, clients: Clients
 ) -> Iterator[Client]:
     for phase in definition.phases:
         for role in _ROLES if phase.use and clients else ():
-            name = _fill_or_empty(phase.options.get(role, ""), values)
-            if name in clients:
-                yield clients[name]
+            client_name = _fill_or_empty(phase.options.get(role, ""), values)
+            if client_name in clients:
+                yield clients[client_name]
 
 
-def called_agents(
+def find_called_agents(
     definition: PipelineDefinition, completed: Collection[str], values: Texts
 ) -> list[str]:
-    """Return the agents of incomplete phases, or the step of a phase that names none."""
-    called: dict[str, None] = {}
+    agents: dict[str, None] = {}
     for phase in definition.phases:
         if phase.name in completed or phase.use not in _STEPS:
             continue
-        names = [_fill_or_empty(phase.options.get(role, ""), values) for role in _ROLES]
-        called |= dict.fromkeys([name for name in names if name] or [phase.use])
-    return list(called)
+        client_names = [_fill_or_empty(phase.options.get(role, ""), values) for role in _ROLES]
+        agents |= dict.fromkeys([name for name in client_names if name] or [phase.use])
+    return list(agents)
 
 
 def _fill_or_empty(text: str, values: Texts) -> str:
@@ -303,9 +300,9 @@ def _fill_or_empty(text: str, values: Texts) -> str:
         return ""  # `text` uses a value of the state, which is unknown before the phase
 
 
-def _client_digest(client: Client) -> str:
-    values = [getattr(client, name) for name in client.__match_args__ if name != PRICE]
-    return settings.digest_of("agents", values)
+def _digest_of(client: Client) -> str:
+    field_values = [getattr(client, name) for name in client.__match_args__ if name != PRICE]
+    return settings.digest_of("agents", field_values)
 
 
 # Answers of a person after a phase: go on, redo the phase with remarks, redo it, or pause the run.
@@ -313,32 +310,35 @@ CONTINUE, REVISE, RESTART, EXIT = "continue", "revise", "restart", "exit"
 
 
 class Observer:
-    """Receives a driver's events; a subclass may override `ask` to answer pauses."""
+    """Receives the events of a driven run; override `ask` to answer at pauses."""
 
     def started(self, run: str) -> None:
-        """Handle that the driver took over the run with the id `run`."""
+        """Handle the start of driving a run; `run` is the id of the run."""
 
     def warn(self, sentence: str) -> None:
         """Handle a problem that does not end the run; `sentence` describes the problem."""
 
     def begins(self, phase: str, attempt: int, number: int, total: int) -> None:
-        """Handle the start of an attempt at a phase, which is phase `number` of `total`."""
+        """Handle the start of an attempt at phase `phase`, which is `number` of `total`."""
 
     def output(self, data: bytes) -> None:
-        """Handle output of a command."""
+        """Handle output that the command of a phase has written."""
 
     def tick(self, seconds: float) -> None:
-        """Handle that a command has been running for `seconds`, about once a second."""
+        """Handle a clock tick of a running command, `seconds` after the command started."""
 
     def ended(self, phase: str, status: str, seconds: float | None) -> None:
         """Handle the end of a phase; `seconds` is None if the phase was skipped."""
 
     def ask(self, phase: str) -> tuple[str, str]:  # noqa: ARG002 - for subclasses
-        """Return "continue", "restart", "exit", or "revise" with the remarks on the phase."""
+        """Return what to do after a phase: "continue", "restart", "revise" or "exit".
+
+        The second string is the person's remarks on the phase, which only "revise" uses.
+        """
         return EXIT, ""
 
 
-def hint_for(error: PhaseFailed, run: Run) -> str:
+def make_hint(error: PhaseFailed, run: Run) -> str:
     resume = f"git ckpt resume {run.id}"
     if isinstance(error, attempts.DeadlineReached):
         return f"to give it more time: {resume} --timeout 1h"
@@ -358,7 +358,7 @@ def require_observer(observer: Observer | None) -> Observer:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class DriveResult:
     is_complete: bool  # False: the run is paused or deferred
     after: str | None = None  # phase after which the run paused, or the deferred phase
 
@@ -380,16 +380,16 @@ class Driver:
         self._announce = functools.cache(observer.warn)  # shows each sentence only once
         self._reported_suspects: set[str] = set()
 
-    def drive(self) -> Result:
+    def drive(self) -> DriveResult:
         session = self._session
         tag = EnvTag(session.id, session.hold.lease.token, session.store.repository.common_dir)
         try:
             with Watchdog(tag) as watchdog:
-                return self._drive(watchdog)
+                return self._drive_phases(watchdog)
         finally:
             self._report_last_end()
 
-    def _drive(self, watchdog: Watchdog) -> Result:
+    def _drive_phases(self, watchdog: Watchdog) -> DriveResult:
         phases, position = self._definition.phases, 0
         while position < len(phases):
             phase = phases[position]
@@ -398,25 +398,25 @@ class Driver:
                 continue
             if phase.name in self._skipped:
                 self._report_last_end()
-                self._run.skip(phase.name, message=message_of(self._skipped[phase.name]))
+                self._run.skip(phase.name, message=shorten_message(self._skipped[phase.name]))
                 self._observer.ended(phase.name, "skipped", None)
                 continue
-            if not self._perform(phase, position, watchdog):
-                return Result(is_complete=False, after=phase.name)
+            if not self._perform_phase(phase, position, watchdog):
+                return DriveResult(is_complete=False, after=phase.name)
             if position + 1 < len(phases) and self._pauses_after(phase):
                 answer, revision = self._observer.ask(phase.name)
                 if answer == EXIT:
-                    return Result(is_complete=False, after=phase.name)
+                    return DriveResult(is_complete=False, after=phase.name)
                 if answer != CONTINUE:
-                    self._repeat(phase, answer, revision)
-        return Result(is_complete=True)
+                    self._repeat_phase(phase, answer, revision)
+        return DriveResult(is_complete=True)
 
     def _pauses_after(self, phase: PhaseDefinition) -> bool:
         autonomy = self._session.pipeline.autonomy or self._definition.autonomy
         ends_group = autonomy == pipelines.BATCH and self._definition.ends_group(phase.name)
         return autonomy == pipelines.CHECKPOINT or ends_group
 
-    def _repeat(self, phase: PhaseDefinition, answer: str, revision: str) -> None:
+    def _repeat_phase(self, phase: PhaseDefinition, answer: str, revision: str) -> None:
         run, name = self._run, phase.name
         if answer == RESTART:
             run.restart(name)
@@ -424,12 +424,12 @@ class Driver:
         revisions = dict(run.state.get("revisions", {}))
         revisions[name] = "\n\n".join(filter(None, [revisions.get(name, ""), revision]))
         run.state["revisions"] = revisions
-        redo(run, name, progress_keys(phase))
+        redo_phase(run, name, progress_keys(phase))
 
-    def _perform(self, phase: PhaseDefinition, position: int, watchdog: Watchdog) -> bool:
+    def _perform_phase(self, phase: PhaseDefinition, position: int, watchdog: Watchdog) -> bool:
         # Returns False if the phase asks to be retried later.
-        limits = (phase.autosave, phase.max_recoveries, phase.on_resume)
-        phase_options = attempts.PhaseOptions(phase.retries, (PhaseFailed,), *limits)
+        other_options = (phase.autosave, phase.max_recoveries, phase.on_resume)
+        phase_options = attempts.PhaseOptions(phase.retries, (PhaseFailed,), *other_options)
         session, observer = self._session, self._observer
 
         def action(attempt: Attempt) -> PhaseResult:
@@ -438,21 +438,25 @@ class Driver:
             observer.begins(phase.name, attempt.number, position + 1, len(self._definition.phases))
             callbacks = (observer.output, observer.tick, self._agents, self._announce)
             context = Context(session, self._definition, phase, attempt, watchdog, *callbacks)
-            perform = STEPS[phase.use].action if phase.use is not None else command.perform
-            return perform(context)
+            perform_step = (
+                STEPS[phase.use].action if phase.use is not None else command.perform_command
+            )
+            return perform_step(context)
 
         last = session.last_attempt
         if last is not None and last.phase == phase.name and last.ended == attempts.BLOCKED:
-            retry = f"git ckpt resume {session.id} --from {shell_word(phase.name)}"
-            hint = f"see why: git ckpt status {session.id}; then: {retry}"
+            retry_command = f"git ckpt resume {session.id} --from {shell_word(phase.name)}"
+            hint = f"see why: git ckpt status {session.id}; then: {retry_command}"
             raise PhaseBlocked(f"phase {phase.name!r} of run {session.id} is blocked", hint=hint)
         watchdog.prepare()  # starts the watchdog while the start of the phase is recorded
-        following = self._definition.phases[position + 1 :]
-        finished = {*self._run.completed, *self._skipped}
-        followed = bool(following) and following[0].name not in finished
-        followed = followed and not self._pauses_after(phase)
+        following_phases = self._definition.phases[position + 1 :]
+        finished_names = {*self._run.completed, *self._skipped}
+        is_followed = bool(following_phases) and following_phases[0].name not in finished_names
+        is_followed = is_followed and not self._pauses_after(phase)
         try:
-            session.perform(phase.name, action, inputs={}, conduct=phase_options, followed=followed)
+            session.perform(
+                phase.name, action, inputs={}, conduct=phase_options, followed=is_followed
+            )
         except attempts.PhaseDeferred:
             return False
         finally:
@@ -460,31 +464,33 @@ class Driver:
             if last is not None and last.phase == phase.name:
                 self._report_last_end()
                 self._unreported = (phase.name, last.ended or "interrupted", last.seconds)
-            if not followed or last is None or last.ended != attempts.COMPLETE:
+            if not is_followed or last is None or last.ended != attempts.COMPLETE:
                 self._report_last_end()
         return True
 
     def _report_last_end(self) -> None:
         # Report the end of a phase only after it is recorded.
-        ending, self._unreported = self._unreported, None
-        if ending is not None:
+        phase_end, self._unreported = self._unreported, None
+        if phase_end is not None:
             self._session.writer.flush()
-            self._observer.ended(*ending)
+            self._observer.ended(*phase_end)
             self._warn_of_suspects()
 
     def _warn_of_suspects(self) -> None:
-        files = self._run.newest.worktree
-        suspects = files.suspects if files is not None else ()
+        snapshot = self._run.newest.worktree
+        suspects = snapshot.suspects if snapshot is not None else ()
         hits = {suspect.path: suspect for suspect in reversed(suspects)}
-        new = [hits[path] for path in sorted(hits) if path not in self._reported_suspects]
-        if new:
+        new_suspects = [hits[path] for path in sorted(hits) if path not in self._reported_suspects]
+        if new_suspects:
             self._reported_suspects.update(hits)
-            locations = first_of([f"{hit.path}:{hit.line} ({hit.rule})" for hit in new], 3)
-            advice = f"if it is not a secret: git ckpt allow --secret {new[0].digest}"
+            locations = join_first(
+                [f"{hit.path}:{hit.line} ({hit.rule})" for hit in new_suspects], 3
+            )
+            advice = f"if it is not a secret: git ckpt allow --secret {new_suspects[0].digest}"
             self._observer.warn(f"captured text that looks like a secret: {locations}; {advice}")
 
 
-def redo(run: Run, name: str, state_keys: Iterable[str]) -> None:
+def redo_phase(run: Run, name: str, state_keys: Iterable[str]) -> None:
     for key in state_keys:
         run.state.pop(key, None)
     run.redo(name)

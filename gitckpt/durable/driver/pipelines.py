@@ -1,4 +1,4 @@
-"""The public API of pipelines: preview, start, resume and drive their runs."""
+"""The public API of pipelines: preview a pipeline, start a run, or resume a run."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gitckpt.durable.pipeline import launch
 from gitckpt.durable.pipeline.definition import REMOVE_WHEN_PUSHED, PipelineDefinition, Texts
 from gitckpt.durable.run import attempts
 from gitckpt.durable.run.attempts import PhaseFailed, Session
-from gitckpt.durable.run.opener import OpenOptions, release_completed, reopen
-from gitckpt.durable.run.run import Run, incomplete_record, session_of
+from gitckpt.durable.run.opener import OpenOptions, release_completed, reopen_run
+from gitckpt.durable.run.run import Run, make_unwritten_error, session_of
 from gitckpt.model import ids, runstate, times
 from gitckpt.model.arguments import require_text
 from gitckpt.model.checkpoint import Checkpoint
@@ -31,7 +31,7 @@ COMPLETE, PAUSED, DEFERRED = "complete", "paused", "deferred"
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What `Pipelines.run` would use: the pipeline, its inputs, and skipped phases."""
+    """The pipeline, inputs and skipped phases that `Pipelines.run` would use."""
 
     definition: PipelineDefinition  # `source` is the file that defines the pipeline, or "preset"
     given: launch.RunInputs  # `inputs` by name, and the `contents` of input files by name
@@ -60,24 +60,25 @@ class Pipelines:
 
     def names(self) -> list[str]:
         """Return the names of the pipelines in `gitckpt.toml`, then of the presets."""
-        return list(dict.fromkeys([*pipelines.names(self._file()), *pipelines.PRESETS]))
+        names = pipelines.read_pipeline_names(self._config_path())
+        return list(dict.fromkeys([*names, *pipelines.PRESETS]))
 
     @staticmethod
     def preset(name: str) -> str:
-        """Return the TOML text of a preset, as `git ckpt run --print` shows it."""
-        return pipelines.preset_text(name)
+        """Return the TOML text of a preset, a pipeline that gitckpt provides."""
+        return pipelines.read_preset_text(name)
 
     def preview(self, name: str, inputs: Texts | None = None) -> Preview:
-        """Return what `run` would use for a pipeline, without starting a run.
+        """Return the inputs and skipped phases that `run` would use, but start no run.
 
-        Raises NotFoundError (no such pipeline), ConfigError or UsageError (wrong inputs).
+        Raises NotFoundError (no such pipeline), ConfigError (bad file) or UsageError (bad inputs).
         """
-        definition = self._definition(name)
+        definition = self._read_definition(name)
         run_inputs = launch.read_inputs(self._store, definition, inputs or {})
         driver.require_valid_options(definition, run_inputs)
-        skips = driver.phases_to_skip(definition, run_inputs)
-        driver.require_question(definition, run_inputs, skips)
-        return Preview(definition, run_inputs, skips)
+        skip_reasons = driver.phases_to_skip(definition, run_inputs)
+        driver.require_question(definition, run_inputs, skip_reasons)
+        return Preview(definition, run_inputs, skip_reasons)
 
     def run(
         self,
@@ -89,91 +90,93 @@ class Pipelines:
         key: str | None = None,
         **options: Unpack[RunOptions],
     ) -> Outcome:
-        """Run a pipeline in a new worktree, or resume the run that has the same `key`.
+        """Run a pipeline in a new worktree, or resume the run that was started with `key`.
 
-        `about` is the subject of the run, by default the pipeline's name. `base` is the revision
-        at which the worktree starts.
+        `about` becomes part of the run's id; the default is the pipeline's name. `base` is the
+        revision at which the worktree starts.
 
         Raises:
             NotFoundError, ConfigError, UsageError: wrong pipeline, inputs or `base`.
             Changed, Untrusted, LeaseHeld: the run with this `key` cannot be continued.
             PhaseFailed, LeaseLost, CkptError: the run stopped; the error has a `hint`.
         """
-        mode = _parse_autonomy(options, RunOptions)
+        autonomy = _parse_autonomy(options, RunOptions)
         # Do not execute commands from a file with mistakes.
         settings.read(self._store.repository).require_correct()
-        plan = self.preview(name, inputs)
-        definition = plan.definition
+        preview = self.preview(name, inputs)
+        definition = preview.definition
         try:
             if key is not None:
                 self._store.claim(key).require_free()
             # Approve the agents before the run exists, so that a killed run can be resumed.
-            values = {**definition.inputs, **plan.given.inputs}
-            clients = self._clients(definition)
-            driver.require_installed(definition, plan.skipped, values, clients)
+            values = {**definition.inputs, **preview.given.inputs}
+            clients = self._read_clients(definition)
+            driver.require_installed(definition, preview.skipped, values, clients)
             driver.approve_agents(self._store.repository, definition, values, clients)
-            kwargs: Any = {"base": base, "key": key, "timeout": options.get("timeout")}
+            start_options: Any = {"base": base, "key": key, "timeout": options.get("timeout")}
             subject = about or name
-            first = launch.start(
-                self._store, definition, plan.given, subject, autonomy=mode, **kwargs
+            first_checkpoint = launch.start_run(
+                self._store, definition, preview.given, subject, autonomy=autonomy, **start_options
             )
         except RunExists as error:
-            newest = self._store.heads.catch_up(error.run)
+            newest = self._store.heads.move_up_and_read(error.run)
             self.require_ours([newest])  # the key may have been fetched
-            launch.require_same_start(newest, definition, plan.given)
+            launch.require_same_start(newest, definition, preview.given)
             if newest.label == ref_names.RUN_COMPLETE:
                 release_completed(self._store, error.run)
-                return self._was_complete(error.run, definition)
+                return self._report_already_complete(error.run, definition)
             return self.resume(error.run, **options)
-        plan.given.warn_of_secrets(self._store, self._observer.warn)
-        return self._drive(self._open(str(first.run), options, {}), definition, plan.skipped)
+        preview.given.warn_of_secrets(self._store, self._observer.warn)
+        run = self._open_run(str(first_checkpoint.run), options, {})
+        return self._drive_run(run, definition, preview.skipped)
 
     def resume(self, run: str, **options: Unpack[ResumeOptions]) -> Outcome:
-        """Continue a run of a pipeline at its first incomplete phase.
+        """Continue a run of a pipeline at the run's first incomplete phase.
 
-        Raises NotFoundError, UsageError, Untrusted (the run was fetched), Changed, or the errors
-        of `run`.
+        Raises NotFoundError, UsageError, Untrusted if another repository recorded the run, Changed
+        if the pipeline or inputs changed, or the errors of `Pipelines.run`.
         """
-        mode = _parse_autonomy(options, ResumeOptions)
-        newest = self._store.heads.catch_up(run)
+        autonomy = _parse_autonomy(options, ResumeOptions)
+        newest = self._store.heads.move_up_and_read(run)
         if newest.pipeline is None or newest.pipeline.name is None:
             hint = f"open the worktree of the run: git ckpt resume --no-run {run}"
             raise UsageError(f"run {run} has no pipeline", hint=hint)
-        definition = pipelines.read_of_run(self._file(), newest.pipeline.name, OPTIONS, run)
+        path, name = self._config_path(), newest.pipeline.name
+        definition = pipelines.pipeline_of_run(path, name, OPTIONS, run)
         phase, target = options.get("phase"), options.get("rewind")
-        first = definition.phase(phase) if phase is not None else None
-        trusted, accepts = options.get("trust", False), options.get("accept_changes", False)
+        first_phase = definition.phase(phase) if phase is not None else None
+        trusted, accepts_changes = options.get("trust", False), options.get("accept_changes", False)
         self.require_ours([newest, *([target] if target is not None else [])], trust=trusted)
-        goes_back = first is not None or target is not None
+        goes_back = first_phase is not None or target is not None
         if not goes_back and release_completed(self._store, run):
-            return self._was_complete(run, definition)
+            return self._report_already_complete(run, definition)
         settings.read(self._store.repository).require_correct()
-        if not (trusted or accepts):
+        if not (trusted or accepts_changes):
             values = driver.placeholder_values(newest, definition, options.get("inputs", {}))
-            called = driver.called_clients(definition, values, self._clients(definition))
-            driver.require_approved(self._store.repository, run, called)
-        open_options: OpenOptions = {"accept_changes": accepts, "again": goes_back}
+            clients = driver.find_called_clients(definition, values, self._read_clients(definition))
+            driver.require_approved(self._store.repository, run, clients)
+        open_options: OpenOptions = {"accept_changes": accepts_changes, "again": goes_back}
         open_options |= {"take_over": options.get("take_over", False)}
         open_options["directory"] = options.get("directory")
-        opened = self._open(run, options, open_options)
+        opened_run = self._open_run(run, options, open_options)
         try:
             if target is not None:
-                opened.rewind(target)
-            elif (interrupted := runstate.rewinding_to(newest)) is not None:
-                undone = f"an interrupted rewind to {interrupted[: ids.SHORT]} was undone"
-                retry = f"git ckpt resume {interrupted} --rewind"
-                self._observer.warn(f"{undone}; to repeat the rewind: {retry}")
-            session = session_of(opened)
-            self._update_pipeline(session, definition, options, mode)
-            if first is not None:
-                later = definition.phases[definition.phases.index(first) :]
-                keys = {key for later_phase in later for key in driver.progress_keys(later_phase)}
-                driver.redo(opened, first.name, keys)
-            skips = driver.phases_to_skip(definition, launch.recorded_inputs(session, definition))
+                opened_run.rewind(target)
+            elif (interrupted_id := runstate.rewind_target(newest)) is not None:
+                undone = f"an interrupted rewind to {interrupted_id[: ids.SHORT]} was undone"
+                retry_command = f"git ckpt resume {interrupted_id} --rewind"
+                self._observer.warn(f"{undone}; to repeat the rewind: {retry_command}")
+            session = session_of(opened_run)
+            self._update_pipeline(session, definition, options, autonomy)
+            if first_phase is not None:
+                phases = definition.phases[definition.phases.index(first_phase) :]
+                keys = {key for redone in phases for key in driver.progress_keys(redone)}
+                driver.redo_phase(opened_run, first_phase.name, keys)
+            reasons = driver.phases_to_skip(definition, launch.recorded_inputs(session, definition))
         except BaseException:
-            opened.close()
+            opened_run.close()
             raise
-        return self._drive(opened, definition, skips)
+        return self._drive_run(opened_run, definition, reasons)
 
     def require_ours(
         self,
@@ -183,24 +186,26 @@ class Pipelines:
         show: Callable[[str, Sequence[str]], None] = lambda *_: None,
         adopt: bool = True,
     ) -> None:
-        """Adopt runs that another repository recorded, or raise Untrusted without `trust`.
+        """Adopt runs of other repositories, or raise Untrusted if `trust` is false.
 
-        `show` gets the id and a description of each run. With `adopt=False`, no run is adopted.
+        `show` gets the id and a description of each run. Without `adopt`, runs are only shown.
         """
         store = self._store
         for checkpoint in checkpoints:
-            if trusting.is_ours(store, checkpoint):
+            if trusting.is_trusted(store, checkpoint):
                 continue
-            head = store.heads.head(checkpoint.run)[0] if checkpoint.run is not None else ""
-            account = trusting.account(store, checkpoint, driver.list_commands(store, checkpoint))
+            head_oid = (
+                store.heads.read_head(checkpoint.run)[0] if checkpoint.run is not None else ""
+            )
+            lines = trusting.account(store, checkpoint, driver.list_commands(store, checkpoint))
             if not trust:
-                raise trusting.refusal(store, checkpoint, account)
-            show(checkpoint.run or checkpoint.id, account)
+                raise trusting.refusal_error(store, checkpoint, lines)
+            show(checkpoint.run or checkpoint.id, lines)
             if adopt and checkpoint.run is not None:
-                trusting.adopt(store, checkpoint.run, head)
+                trusting.adopt(store, checkpoint.run, head_oid)
 
     def refactor(self, run: str, task: str) -> None:
-        """Change the task of a running review; the coder gets the task in the next cycle."""
+        """Change the task of a running review; the coding agent gets it in the next cycle."""
         # Imports two dozen modules that only reviews need.
         from gitckpt.durable.phases.review import phase as review
 
@@ -209,32 +214,33 @@ class Pipelines:
             raise UsageError("the new task is empty", hint="describe the changed task")
         status = summary.summary_of(self._store, run).status
         newest = self._store.heads.read(run)
-        name = newest.pipeline.name if newest.pipeline is not None else None
-        if status == runstate.COMPLETE or name != "review":
+        pipeline_name = newest.pipeline.name if newest.pipeline is not None else None
+        if status == runstate.COMPLETE or pipeline_name != "review":
             raise UsageError(f"run {run} is not an open review", hint="see: git ckpt runs")
-        review.store_changed_task(run_files.of_run(self._store.repository, run).path, task)
+        review.store_changed_task(run_files.files_of_run(self._store.repository, run).path, task)
 
-    def _file(self) -> str:
+    def _config_path(self) -> str:
         return pipelines.config_path(self._store.repository)
 
-    def _clients(self, definition: PipelineDefinition) -> dict[str, Client]:
-        return read_clients(self._file()) if any(phase.use for phase in definition.phases) else {}
+    def _read_clients(self, definition: PipelineDefinition) -> dict[str, Client]:
+        calls_agents = any(phase.use for phase in definition.phases)
+        return read_clients(self._config_path()) if calls_agents else {}
 
-    def _definition(self, name: str) -> PipelineDefinition:
+    def _read_definition(self, name: str) -> PipelineDefinition:
         # Check the whole file, to find the likely typo [pipeline.NAME] of [pipelines.NAME].
         settings.read(self._store.repository)
-        return pipelines.read(self._file(), name, OPTIONS)
+        return pipelines.read_pipeline(self._config_path(), name, OPTIONS)
 
-    def _open(self, run: str, options: RunOptions, open_options: OpenOptions) -> Run:
+    def _open_run(self, run: str, options: RunOptions, open_options: OpenOptions) -> Run:
         open_options |= {"adapter": "plumbing", "holder": options.get("holder", "a program")}
-        opening = reopen(self._store, run, **open_options)
+        opening = reopen_run(self._store, run, **open_options)
         return Run(Session(opening), opening.remarks)
 
     def _update_pipeline(
         self, run: Session, definition: PipelineDefinition, options: ResumeOptions, mode: str | None
     ) -> None:
-        accept = options.get("accept_changes", False)
-        pipeline = launch.update_pipeline(self._store, run, definition, accept=accept)
+        accepts_changes = options.get("accept_changes", False)
+        pipeline = launch.update_pipeline(self._store, run, definition, accept=accepts_changes)
         if options.get("inputs"):
             pipeline = launch.replace_inputs(pipeline, definition, options["inputs"])
         if mode is not None:
@@ -244,67 +250,67 @@ class Pipelines:
             pipeline = replace(pipeline, deadline=times.to_text(self._store.clock() + timeout))
         run.writer.pipeline = pipeline
 
-    def _drive(self, run: Run, definition: PipelineDefinition, skips: Texts) -> Outcome:
+    def _drive_run(self, run: Run, definition: PipelineDefinition, skips: Texts) -> Outcome:
         try:
             self._observer.started(run.id)
-            redefined = pipelines.redefinition(definition)
-            for remark in (*run.remarks, *([redefined] if redefined is not None else [])):
+            redefinition = pipelines.describe_redefinition(definition)
+            for remark in (*run.remarks, *([redefinition] if redefinition is not None else [])):
                 self._observer.warn(remark)
-            clients = self._clients(definition)
+            clients = self._read_clients(definition)
             values = driver.placeholder_values(run.newest, definition, {})
             driver.approve_agents(self._store.repository, definition, values, clients)
-            result = Driver(run, definition, self._observer, skips, clients).drive()
-            if result.is_complete:
+            drive_result = Driver(run, definition, self._observer, skips, clients).drive()
+            if drive_result.is_complete:
                 run.finish()
         except PhaseFailed as error:
             if error.hint is None:
-                raise error.but(hint=driver.hint_for(error, run)) from None
+                raise error.but(hint=driver.make_hint(error, run)) from None
             raise
         finally:
-            self._close(run)
-            self._expire(definition)
+            self._close_run(run)
+            self._expire_old_runs(definition)
         if run.unwritten:
-            raise incomplete_record(run)
-        if result.is_complete:
-            return self._complete(run.id, definition, run.path)
+            raise make_unwritten_error(run)
+        if drive_result.is_complete:
+            return self._clean_up(run.id, definition, run.path)
         is_deferred = run.last_attempt is not None and run.last_attempt.ended == attempts.PARTIAL
-        return Outcome(run.id, DEFERRED if is_deferred else PAUSED, run.path, result.after)
+        return Outcome(run.id, DEFERRED if is_deferred else PAUSED, run.path, drive_result.after)
 
-    def _was_complete(self, run: str, definition: PipelineDefinition) -> Outcome:
+    def _report_already_complete(self, run: str, definition: PipelineDefinition) -> Outcome:
         path = summary.summary_of(self._store, run).path
-        return replace(self._complete(run, definition, path), was_complete=True)
+        return replace(self._clean_up(run, definition, path), was_complete=True)
 
-    def _complete(self, run: str, definition: PipelineDefinition, path: str | None) -> Outcome:
+    def _clean_up(self, run: str, definition: PipelineDefinition, path: str | None) -> Outcome:
         from gitckpt.store.retention import worktree
 
-        files = self._store.heads.read(run).worktree
+        snapshot = self._store.heads.read(run).worktree
         # Changes that are not committed cannot have been pushed.
-        is_clean = files is not None and not files.dirty
-        stays_by_design = path is None or definition.worktree != REMOVE_WHEN_PUSHED
-        if stays_by_design or not is_clean or not worktree.is_pushed(self._store, run):
+        is_clean = snapshot is not None and not snapshot.dirty
+        keeps_worktree = path is None or definition.worktree != REMOVE_WHEN_PUSHED
+        if keeps_worktree or not is_clean or not worktree.is_pushed(self._store, run):
             return Outcome(run, COMPLETE, path)
-        stays = worktree.remove_worktree(self._store, run)
-        return Outcome(run, COMPLETE, path if stays else None, removed=not stays, stays=stays)
+        reason = worktree.remove_worktree(self._store, run)
+        return Outcome(run, COMPLETE, path if reason else None, removed=not reason, stays=reason)
 
-    def _expire(self, definition: PipelineDefinition) -> None:
+    def _expire_old_runs(self, definition: PipelineDefinition) -> None:
         # Only warn about a failure to remove old runs: the run that just ended did not fail.
         from gitckpt.store.retention import expiry, maintenance
 
         try:
-            if expiry.doubt(self._store.repository, self._store.clock()) is not None:
+            if expiry.check_clock(self._store.repository, self._store.clock()) is not None:
                 return  # the next run that ends, or maintenance, removes old runs
             config = settings.read(self._store.repository)
             config.require_correct()
-            age = definition.retention
-            if age is None:
-                age = config.policy.runs_older_than
+            max_age = definition.retention
+            if max_age is None:
+                max_age = config.policy.runs_older_than
             elif definition.source != pipelines.PRESET:
-                age = settings.age_of_runs(self._store.repository, definition.name, age)
-            maintenance.cleanup_runs(self._store, pipeline=definition.name, older_than=age)
+                max_age = settings.age_of_runs(self._store.repository, definition.name, max_age)
+            maintenance.cleanup_runs(self._store, pipeline=definition.name, older_than=max_age)
         except CkptError as error:
             self._observer.warn(f"cannot remove old runs: {error.message}")
 
-    def _close(self, run: Run) -> None:
+    def _close_run(self, run: Run) -> None:
         # Only warn, to not hide the error that ended the run, for example behind a full disk.
         try:
             run.close()
@@ -318,24 +324,24 @@ class Pipelines:
 
 
 def next_step(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
-    """Return "PHASE: COMMAND" for the next phase, and the agents of incomplete phases."""
+    """Return "PHASE: COMMAND" for the next phase, and the agents still to be called."""
     pipeline = newest.pipeline
     if pipeline is None or pipeline.name is None:
         return "", []
     try:
-        definition = pipelines.read(
+        definition = pipelines.read_pipeline(
             pipelines.config_path(inside(store).repository), pipeline.name, OPTIONS
         )
     except CkptError:
         return "", []
     completed = pipeline.completed
-    called = driver.called_agents(
+    agents = driver.find_called_agents(
         definition, completed, driver.placeholder_values(newest, definition, {})
     )
     for phase in definition.phases:
         if phase.name not in completed:
-            return f"{phase.name}: {phase.run if phase.run is not None else phase.use}", called
-    return "", called
+            return f"{phase.name}: {phase.run if phase.run is not None else phase.use}", agents
+    return "", agents
 
 
 def _parse_autonomy(options: RunOptions, kind: type) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from gitckpt.durable.agent import call as failure
 from gitckpt.durable.agent.call import Agent, Answer
-from gitckpt.durable.agent.clients import Client, words
+from gitckpt.durable.agent.clients import Client, remove_controls
 from gitckpt.durable.command import execution
 from gitckpt.durable.command.execution import DEADLINE, CommandResult, Timeouts
 from gitckpt.durable.phases import options
@@ -41,40 +41,40 @@ _MAX_STATE = 64 * 1024 * 1024  # bytes of CKPT_STATE; a valid state has at most 
 RETRY_LATER, BLOCKED = 75, 4
 
 
-def perform(context: Context) -> PhaseResult:
+def perform_command(context: Context) -> PhaseResult:
     phase, run = context.phase, context.run
-    timeout, idle_timeout = map(in_seconds, (phase.timeout, phase.idle_timeout))
-    files = _Exchange(run, phase)
-    files.write_files()
+    timeout, idle_timeout = map(to_seconds, (phase.timeout, phase.idle_timeout))
+    exchange = _Exchange(run, phase)
+    exchange.write_files()
     try:
-        limits = Timeouts(timeout, idle_timeout, run.seconds_left())
-        outcome = _run_line(context, phase.run or "", limits, files.variables)
+        timeouts = Timeouts(timeout, idle_timeout, run.seconds_left())
+        outcome = _run_line(context, phase.run or "", timeouts, exchange.variables)
         if outcome.ended_by in (execution.TIMEOUT, execution.IDLE_TIMEOUT):
             is_timeout = outcome.ended_by == execution.TIMEOUT
             limit = phase.timeout if is_timeout else phase.idle_timeout
             reason = "the command took" if is_timeout else "the command printed nothing for"
-            reason += f" more than {times.length_text(limit or 0)}"
+            reason += f" more than {times.exact_age_text(limit or 0)}"
             message = f"phase {phase.name!r} was ended: {reason}"
             raise PhaseFailed(message, code=outcome.code, output=outcome.tail)
         if outcome.ended_by == DEADLINE or outcome.code:
-            cause = execution.cause_of(outcome.code) + execution.last_line(outcome.tail)
-            raise phase_failure(phase.name, outcome, cause)
+            cause = execution.describe_exit(outcome.code) + execution.last_line(outcome.tail)
+            raise make_phase_error(phase.name, outcome, cause)
         require_changes(context, context.attempt, outcome)
-        run.state = files.read_state(outcome)
+        run.state = exchange.read_state(outcome)
     finally:
-        files.remove_files()
+        exchange.remove_files()
     return PhaseResult(code=outcome.code, output=outcome.tail)
 
 
 def _run_line(
     context: Context, line: str, limits: Timeouts, env: Texts, *, show: bool = True
 ) -> CommandResult:
-    kwargs: Any = {"directory": context.run.path, "env": {**context.environment(), **env}}
-    kwargs |= {"watchdog": context.watchdog, "tick": context.check_and_tick, "patience": limits}
-    return execution.run_command(line, output=context.output if show else lambda _: None, **kwargs)
+    options: Any = {"directory": context.run.path, "env": {**context.environment(), **env}}
+    options |= {"watchdog": context.watchdog, "tick": context.check_and_tick, "patience": limits}
+    return execution.run_command(line, output=context.output if show else lambda _: None, **options)
 
 
-def in_seconds(length: int | None) -> float | None:
+def to_seconds(length: int | None) -> float | None:
     return None if length is None else length / times.MICRO
 
 
@@ -85,32 +85,32 @@ def require_changes(context: Context, attempt: Attempt, outcome: CommandResult |
         raise PhaseFailed(message, code=outcome.code, output=outcome.tail)
 
 
-def phase_failure(phase: str, outcome: CommandResult | Answer, cause: str) -> PhaseFailed:
-    code, output = outcome.code, outcome.tail
+def make_phase_error(phase: str, outcome: CommandResult | Answer, cause: str) -> PhaseFailed:
+    exit_code, output = outcome.code, outcome.tail
     if outcome.ended_by == DEADLINE:
         message = f"phase {phase!r} was ended: the run reached its deadline"
-        return DeadlineReached(message, code=code, output=output)
+        return DeadlineReached(message, code=exit_code, output=output)
     blocked, deferred = attempts.PhaseBlocked, attempts.PhaseDeferred
-    kinds = {BLOCKED: (blocked, "is blocked"), RETRY_LATER: (deferred, "asks to be retried later")}
-    error, verb = kinds.get(code, (PhaseFailed, "failed"))
-    return error(f"phase {phase!r} {verb}: {cause}", code=code, output=output)
+    types = {BLOCKED: (blocked, "is blocked"), RETRY_LATER: (deferred, "asks to be retried later")}
+    error_type, verb = types.get(exit_code, (PhaseFailed, "failed"))
+    return error_type(f"phase {phase!r} {verb}: {cause}", code=exit_code, output=output)
 
 
 class _Exchange:
-    """The files by which a command returns values, such as the file $CKPT_STATE."""
+    """The files by which a command changes the run's state, such as $CKPT_STATE."""
 
     def __init__(self, run: Session, phase: PhaseDefinition) -> None:
         self._run, self._phase = run, phase
         self.state_path = os.path.join(run.files.path, "state.json")
         self.set_path = os.path.join(run.files.path, "set")
-        self.output_path = os.path.join(run.files.path, run_files.OUTPUT, ids.slug(phase.name))
+        self.output_path = os.path.join(run.files.path, run_files.OUTPUT, ids.make_slug(phase.name))
         self.variables = {"CKPT_STATE": self.state_path, "CKPT_SET": self.set_path}
         self.variables["CKPT_OUTPUT"] = self.output_path
         self._initial_state = b""
 
     def write_files(self) -> None:
         run_files.make_directory(self.output_path)
-        state = json.dumps(jsonable.plain(self._run.state), indent=2, ensure_ascii=False)
+        state = json.dumps(jsonable.to_json(self._run.state), indent=2, ensure_ascii=False)
         self._initial_state = state.encode("utf-8", "surrogatepass") + b"\n"
         for path, data in ((self.state_path, self._initial_state), (self.set_path, b"")):
             try:
@@ -122,39 +122,39 @@ class _Exchange:
                 raise CkptError(f"cannot write {path}: {error.strerror}") from None
 
     def read_state(self, outcome: CommandResult) -> dict[str, Any]:
-        """Return the run's state with the command's changes; raise PhaseFailed if invalid."""
+        """Return the run's state after the command. Raises PhaseFailed if it is invalid."""
         try:
-            private_dirs.require(self._run.files.path)
-            new_state = regular.content(self.state_path, _MAX_STATE, follow=False)
-            text = io.BytesIO(regular.content(self.set_path, _MAX_STATE, follow=False))
+            private_dirs.require_own(self._run.files.path)
+            state_json = regular.content(self.state_path, _MAX_STATE, follow=False)
+            set_file = io.BytesIO(regular.content(self.set_path, _MAX_STATE, follow=False))
             # Not str.splitlines: it would split a value at a form feed or U+2028.
-            reader = io.TextIOWrapper(text, encoding="utf-8", errors="surrogateescape")
-            lines = [line.rstrip("\n") for line in reader]
+            text_reader = io.TextIOWrapper(set_file, encoding="utf-8", errors="surrogateescape")
+            assignments = [assignment.rstrip("\n") for assignment in text_reader]
         except WorktreeError as error:
-            raise self._error(error.message, outcome) from None
+            raise self._reject(error.message, outcome) from None
         except OSError as error:
-            raise self._error(f"cannot read {error.filename}: {error.strerror}", outcome) from None
+            raise self._reject(f"cannot read {error.filename}: {error.strerror}", outcome) from None
         state = dict(self._run.state)
-        if new_state != self._initial_state:
+        if state_json != self._initial_state:
             try:
-                state = json.loads(new_state)
+                state = json.loads(state_json)
             except (ValueError, RecursionError) as error:
-                raise self._error(f"CKPT_STATE is not JSON: {error}", outcome) from None
+                raise self._reject(f"CKPT_STATE is not JSON: {error}", outcome) from None
             if not isinstance(state, dict):
-                kind = type(state).__name__
-                raise self._error(f"CKPT_STATE is a JSON {kind}, not an object", outcome)
-        for line in lines:
-            match = _ASSIGNMENT.fullmatch(line)
-            shown_line = f"{line!r:.100} in CKPT_SET"
+                type_name = type(state).__name__
+                raise self._reject(f"CKPT_STATE is a JSON {type_name}, not an object", outcome)
+        for assignment in assignments:
+            match = _ASSIGNMENT.fullmatch(assignment)
+            label = f"{assignment!r:.100} in CKPT_SET"
             if match is None or not match[1].strip():
-                raise self._error(f"{shown_line} is not key=value", outcome)
+                raise self._reject(f"{label} is not key=value", outcome)
             try:
                 state[match[1].strip()] = self._parse_value(match[2], match[3])
             except OSError as error:
-                problem = f"{shown_line}: cannot read {error.filename}: {error.strerror}"
-                raise self._error(problem, outcome) from None
+                problem = f"{label}: cannot read {error.filename}: {error.strerror}"
+                raise self._reject(problem, outcome) from None
             except (ValueError, RecursionError) as error:
-                raise self._error(f"{shown_line} is not key:=JSON: {error}", outcome) from None
+                raise self._reject(f"{label} is not key:=JSON: {error}", outcome) from None
         return state
 
     def _parse_value(self, operator: str, text: str) -> Any:
@@ -163,10 +163,10 @@ class _Exchange:
             return json.loads(text)
         if operator == "=":
             return text
-        path, top = text.strip(), self._run.path
+        path, directory = text.strip(), self._run.path
         if path.startswith(f"{self.output_path}/"):
-            top = self.output_path
-        return regular.content_below(top, path, _MAX_VALUE).decode("utf-8", "replace")
+            directory = self.output_path
+        return regular.read_below(directory, path, _MAX_VALUE).decode("utf-8", "replace")
 
     def remove_files(self) -> None:
         for path in (self.state_path, self.set_path):
@@ -178,7 +178,7 @@ class _Exchange:
         if is_directory and not os.listdir(self.output_path):
             os.rmdir(self.output_path)
 
-    def _error(self, problem: str, outcome: CommandResult) -> PhaseFailed:
+    def _reject(self, problem: str, outcome: CommandResult) -> PhaseFailed:
         message = f"phase {self._phase.name!r} failed: {problem}"
         return PhaseFailed(message, code=outcome.code, output=outcome.tail)
 
@@ -186,10 +186,10 @@ class _Exchange:
 # Commands that built-in steps run: tests, linters, filters and issue trackers, each with a timeout.
 
 
-def run(
+def run_tool(
     context: Context, line: str, seconds: float, *, show: bool = False, name: str = ""
 ) -> CommandResult:
-    """Run a shell command in the run's worktree, with a timeout of `seconds`."""
+    """Run a tool such as a linter in the run's worktree, for at most `seconds`."""
     timeouts = Timeouts(seconds, None, context.run.seconds_left())
     outcome = _run_line(context, line, timeouts, {}, show=show)
     if outcome.ended_by == DEADLINE:
@@ -199,12 +199,13 @@ def run(
 
 
 def capture(context: Context, line: str, seconds: float, file: str) -> tuple[CommandResult, bytes]:
-    """Run a command as `run` does; return its standard output, which `file` stores."""
+    """Run a tool with its standard output in `file`; return the result and the output."""
     path = os.path.join(context.run.files.path, file)
     run_files.make_directory(os.path.dirname(path))
     if os.path.islink(path):
         os.unlink(path)  # a phase may have left this link, and the shell would write to its target
-    outcome = run(context, f"{line} > {shlex.quote(path)}", seconds, name=line.partition(" ")[0])
+    command_line = f"{line} > {shlex.quote(path)}"
+    outcome = run_tool(context, command_line, seconds, name=line.partition(" ")[0])
     try:
         return outcome, regular.content(path, follow=False)
     except OSError:
@@ -226,90 +227,92 @@ def call_agent(context: Context) -> PhaseResult:
     run, phase = context.run, context.phase
     try:
         client = context.client("agent")
-        agent_timeout = options.parse_pause("agent_timeout", context.option("agent_timeout"), 0.0)
+        agent_timeout = options.parse_seconds("agent_timeout", context.option("agent_timeout"), 0.0)
     except UsageError as error:
         raise PhaseFailed(error.message, hint=error.hint) from None
-    path = context.option("prompt")
-    if not path:
+    prompt_path = context.option("prompt")
+    if not prompt_path:
         raise PhaseFailed(f"phase {phase.name!r} has no prompt", hint='set prompt = "PATH"')
-    prompt = context.content(path, "the prompt").decode("utf-8", "replace")
-    env, directory = context.environment(), os.path.join(run.files.path, "agent")
+    prompt = context.read_content(prompt_path, "the prompt").decode("utf-8", "replace")
+    env, files = context.environment(), os.path.join(run.files.path, "agent")
     require_installed(client, env, run)
-    agent = Agent(client, run.path, env, context.watchdog, directory)
+    agent = Agent(client, run.path, env, context.watchdog, files)
     # `began` is set because milestones at rate limits change the newest checkpoint.
     attempt = replace(context.attempt, began=context.attempt.began or run.writer.newest.id)
-    phase_timeout, idle_timeout = map(in_seconds, (phase.timeout, phase.idle_timeout))
+    phase_timeout, idle_timeout = map(to_seconds, (phase.timeout, phase.idle_timeout))
 
-    def call() -> Answer:
+    def call_client() -> Answer:
         timeouts = Timeouts(agent_timeout or phase_timeout, idle_timeout, run.seconds_left())
         return agent.ask(prompt, context.output, context.check_and_tick, patience=timeouts)
 
-    answer = ask_patiently(run, call, lambda text: context.output(f"{words(text)}\n".encode()))
+    answer = ask_with_retries(
+        run, call_client, lambda text: context.output(f"{remove_controls(text)}\n".encode())
+    )
     if answer.problem:
-        raise phase_failure(phase.name, answer, answer.problem)
+        raise make_phase_error(phase.name, answer, answer.problem)
     require_changes(context, attempt, answer)
     report = answer.report
-    result = {"cost_usd": report.cost_usd, "tokens": dict(report.tokens), "session": report.session}
-    values = {key: value for key, value in result.items() if value}
-    return PhaseResult(values or None, answer.code, answer.tail)
+    fields = {"cost_usd": report.cost_usd, "tokens": dict(report.tokens), "session": report.session}
+    known_values = {key: value for key, value in fields.items() if value}
+    return PhaseResult(known_values or None, answer.code, answer.tail)
 
 
 def require_installed(client: Client, env: Texts, run: Session, role: str = "agent") -> None:
-    missing = client.missing(env, run.path)
-    if missing is not None:
-        resume = f"git ckpt resume {run.id}"
-        hint = f"install {missing}, then: {resume}; "
-        hint += f"or use another agent: {resume} --input {role}=CLIENT"
-        raise AgentUnusable(f"the {role} is not installed: {missing}", hint=hint)
+    missing_program = client.find_missing(env, run.path)
+    if missing_program is not None:
+        resume_command = f"git ckpt resume {run.id}"
+        hint = f"install {missing_program}, then: {resume_command}; "
+        hint += f"or use another agent: {resume_command} --input {role}=CLIENT"
+        raise AgentUnusable(f"the {role} is not installed: {missing_program}", hint=hint)
 
 
-def unusable_error(answer: Answer, run: str, role: str = "agent") -> AgentUnusable:
+def make_unusable_error(answer: Answer, run: str, role: str = "agent") -> AgentUnusable:
     resume = f"git ckpt resume {run}"
     message = f"cannot use {answer.client}: {answer.problem}"
     hint = f"fix this problem, then: {resume}; or use another agent: {resume} --input {role}=CLIENT"
     return AgentUnusable(message, code=answer.code, output=answer.tail, hint=hint)
 
 
-def ask_patiently(
+def ask_with_retries(
     run: Session, call: Callable[[], Answer], show: ShowLine, role: str = "agent"
 ) -> Answer:
-    """Call an agent, and call it again after a rate limit or a lost connection."""
-    limited = lost = 0
-    cost = 0.0
+    """Run `call`, and repeat it after a rate limit or a lost connection of the agent."""
+    limit_count = lost_count = 0
+    total_cost = 0.0
     while True:
-        wait_for_a_limit(run, run.state, show)
+        wait_for_rate_limit(run, run.state, show)
         answer = call()
         now = run.store.clock() / times.MICRO
-        problem = failure.classify(answer, now) or failure.Failure(failure.OTHER)
-        cost += answer.report.cost_usd or 0.0
+        problem = failure.classify_failure(answer, now) or failure.Failure(failure.OTHER)
+        total_cost += answer.report.cost_usd or 0.0
         if problem.kind == failure.FATAL:
-            raise unusable_error(answer, run.id, role)
-        is_out_of_waits = problem.wait is None and limited >= failure.MOST_LIMITED
-        is_final = {failure.LIMITED: is_out_of_waits, failure.TRANSIENT: lost >= MAX_LOST}
+            raise make_unusable_error(answer, run.id, role)
+        is_out_of_waits = problem.wait is None and limit_count >= failure.MOST_LIMITED
+        is_final = {failure.LIMITED: is_out_of_waits, failure.TRANSIENT: lost_count >= MAX_LOST}
         if is_final.get(problem.kind, True):
-            report = replace(answer.report, cost_usd=cost or answer.report.cost_usd)
+            report = replace(answer.report, cost_usd=total_cost or answer.report.cost_usd)
             return replace(answer, report=report)
         show(answer.problem)
         if problem.kind == failure.TRANSIENT:
-            lost += 1
-            run.wait(min(2.0**lost, _LONGEST_PAUSE))
+            lost_count += 1
+            run.wait(min(2.0**lost_count, _LONGEST_PAUSE))
             continue
-        limited += 1
-        retry_at = now + failure.pause(problem.wait, limited)
-        until = run.state[RETRY_AT] = times.to_text(int(retry_at * times.MICRO))
-        run.milestone(message=f"limited until {until}", errors=[answer.problem])
+        limit_count += 1
+        retry_at = now + failure.seconds_to_wait(problem.wait, limit_count)
+        retry_text = run.state[RETRY_AT] = times.to_text(int(retry_at * times.MICRO))
+        run.milestone(message=f"limited until {retry_text}", errors=[answer.problem])
 
 
-def wait_for_a_limit(run: Session, state: MutableMapping[str, Any], show: ShowLine) -> None:
-    """Wait until the rate limit ends, at `state[RETRY_AT]`, and remove this key."""
-    until = state.get(RETRY_AT)
+def wait_for_rate_limit(run: Session, state: MutableMapping[str, Any], show: ShowLine) -> None:
+    """Wait until the time `state[RETRY_AT]`, when a rate limit ends; remove this key."""
+    retry_text = state.get(RETRY_AT)
     # An imported file or a command can store any value here; ignore a value that is not a time.
     try:
-        due = times.from_text(until) if isinstance(until, str) else 0
+        retry_time = times.from_text(retry_text) if isinstance(retry_text, str) else 0
     except ValueError:
-        due = 0
-    seconds = (due - run.store.clock()) / times.MICRO
+        retry_time = 0
+    seconds = (retry_time - run.store.clock()) / times.MICRO
     if seconds > 0:
-        show(f"rate limited: the next call is at {until}; to stop: git ckpt cancel {run.id}")
+        show(f"rate limited: the next call is at {retry_text}; to stop: git ckpt cancel {run.id}")
         run.wait(min(seconds, failure.LONGEST_TOLD))
     state.pop(RETRY_AT, None)

@@ -17,10 +17,10 @@ _YES, _NO = ("yes", "true", "1"), ("", "no", "false", "0")
 
 
 def parse_flag(name: str, text: str) -> bool:
-    answer = text.lower()
-    if answer not in (*_YES, *_NO):
-        raise UsageError(f"{name} is {answer!r:.60}, not yes or no", hint="write yes or no")
-    return answer in _YES
+    word = text.lower()
+    if word not in (*_YES, *_NO):
+        raise UsageError(f"{name} is {word!r:.60}, not yes or no", hint="write yes or no")
+    return word in _YES
 
 
 def is_issue(text: str) -> bool:
@@ -36,9 +36,9 @@ def parse_count(name: str, text: str, default: int) -> int:
     if not text:
         return default
     if not (text.isascii() and text.isdigit() and len(text) <= 6):
-        wanted = "0 or more" if text.startswith("-") else "a whole number"
+        expected = "0 or more" if text.startswith("-") else "a whole number"
         hint = f"write a whole number, such as {default}"
-        raise UsageError(f"{name} must be {wanted}, not {text!r:.60}", hint=hint)
+        raise UsageError(f"{name} must be {expected}, not {text!r:.60}", hint=hint)
     return int(text)
 
 
@@ -48,23 +48,22 @@ def parse_dollars(name: str, text: str) -> float:
     except ValueError:
         dollars = -1.0
     if not 0 <= dollars < 1e9:
-        wanted = "0 or more" if text.startswith("-") else "an amount"
+        expected = "0 or more" if text.startswith("-") else "an amount"
         hint = "write an amount in US dollars: 2.50"
-        raise UsageError(f"{name} must be {wanted}, not {text!r:.60}", hint=hint)
+        raise UsageError(f"{name} must be {expected}, not {text!r:.60}", hint=hint)
     return dollars
 
 
-def parse_pause(name: str, text: str, default: float) -> float:
-    """Parse a duration such as `90s`, which may be 0, into seconds."""
+def parse_seconds(name: str, text: str, default: float) -> float:
     try:
         return times.parse_age(text) / times.MICRO if text else default
     except UsageError as error:
         raise UsageError(f"{name}: {error.message}", hint=error.hint) from None
 
 
-def parse_limit(name: str, text: str, default: float) -> float:
-    """Parse a duration such as `90s`, which must not be 0, into seconds."""
-    seconds = parse_pause(name, text, default)
+def read_timeout(name: str, text: str, default: float) -> float:
+    """Parse a duration such as `90s` into seconds. Raises UsageError if it is 0."""
+    seconds = parse_seconds(name, text, default)
     if not seconds:
         hint = "write a duration such as 30m"
         raise UsageError(f"{name} must be more than 0, not {text!r:.60}", hint=hint)
@@ -78,13 +77,13 @@ _WORD_ENDS = re.compile(r"[-_\s]+")
 
 
 def read_plan(context: Context) -> PhaseResult:
-    """Set `plan_path`, `plan_title` and `plan_hash` in the state from the run's plan."""
+    """Read the run's plan; set plan_path, plan_title and plan_hash in the state."""
     run = context.run
     path = run.pipeline.inputs.get(PLAN, "")
     if not path:
         raise PhaseFailed("the run has no plan", hint="start another run: git ckpt run PLAN.md")
-    data = context.content(path, "the plan")
-    title = plan_title(data.decode("utf-8", "replace"), path)
+    data = context.read_content(path, "the plan")
+    title = find_plan_title(data.decode("utf-8", "replace"), path)
     digest = hashlib.sha256(data).hexdigest()
     run.state |= {"plan_path": path, "plan_title": title, "plan_hash": digest}
     return PhaseResult(result=title, output=f"{title}\n")
@@ -92,30 +91,30 @@ def read_plan(context: Context) -> PhaseResult:
 
 def generate_branch(context: Context) -> PhaseResult:
     run = context.run
-    branch = f"forge/{slug(str(run.state.get('plan_path', '')))}"
+    branch = f"forge/{make_slug(str(run.state.get('plan_path', '')))}"
     run.state["branch"] = branch
     return PhaseResult(result=branch, output=f"{branch}\n")
 
 
-def slug(path: str) -> str:
-    return _NOT_IN_SLUG.sub("-", _stem(path).lower()).strip("-") or "unnamed"
+def make_slug(path: str) -> str:
+    return _NOT_IN_SLUG.sub("-", _file_stem(path).lower()).strip("-") or "unnamed"
 
 
-def _stem(path: str) -> str:
-    name = os.path.basename(path)
-    return name[: name.rindex(".")] if "." in name else name
+def _file_stem(path: str) -> str:
+    file_name = os.path.basename(path)
+    return file_name[: file_name.rindex(".")] if "." in file_name else file_name
 
 
-def plan_title(text: str, path: str) -> str:
-    """Return the title in a plan's front matter, or one made from the file name."""
+def find_plan_title(text: str, path: str) -> str:
+    """Return the title in a plan's front matter, or a title made of the file name."""
     if text.startswith("---\n"):
-        head, end, _ = text[4:].partition("\n---")
-        if not end and not text[4:].startswith("---"):
+        front_matter, end_marker, _ = text[4:].partition("\n---")
+        if not end_marker and not text[4:].startswith("---"):
             hint = "end the front matter with a line ---, then start another run"
             raise PhaseFailed(f"the front matter of {path} has no end", hint=hint)
-        for line in head.split("\n"):
+        for line in front_matter.split("\n"):
             key, colon, value = line.partition(":")
             if colon and key.strip() == "title" and value.strip():
                 return " ".join(value.strip().strip("\"'").split())
-    words = filter(None, _WORD_ENDS.split(_stem(path)))
+    words = filter(None, _WORD_ENDS.split(_file_stem(path)))
     return " ".join(word.capitalize() for word in words) or "Unnamed"

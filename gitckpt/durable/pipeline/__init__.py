@@ -1,6 +1,6 @@
-"""Define pipelines, which are ordered phases with inputs, and start runs of them.
+"""Define pipelines (ordered phases with inputs), and start runs of pipelines.
 
 Public modules:
     definition: `PipelineDefinition` and `PhaseDefinition`, and the parser of `gitckpt.toml`.
-    launch: start a run, read its inputs, and detect what changed before it is resumed.
+    launch: read the inputs of a run, start it, and detect changes before it is resumed.
 """

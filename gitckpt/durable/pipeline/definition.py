@@ -14,7 +14,7 @@ from gitckpt.durable.run.attempts import ON_RESUME, Retries
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import phase as phase_labels
-from gitckpt.model.arguments import closest, folded, require_text
+from gitckpt.model.arguments import closest, normalize_name, require_text
 from gitckpt.model.errors import NotFoundError, UsageError
 from gitckpt.model.values import dataclass, field
 from gitckpt.store.config.file import ConfigFile, Table, read_file, text_of
@@ -41,7 +41,7 @@ _UNORDERED = ("needs", "aliases", "skip_with", "files")
 
 @dataclass(frozen=True, slots=True)
 class PhaseDefinition:
-    """A phase; the fields are keys of `gitckpt.toml`. Durations are in microseconds."""
+    """A phase, as defined in `gitckpt.toml`. Durations are in microseconds."""
 
     name: str
     run: str | None = None  # shell command; None if `use` names a step
@@ -63,7 +63,7 @@ class PhaseDefinition:
 
 @dataclass(frozen=True, slots=True)
 class PipelineDefinition:
-    """A pipeline; the fields are keys of `gitckpt.toml`. Durations are microseconds."""
+    """A pipeline, as defined in `gitckpt.toml`. Durations are in microseconds."""
 
     name: str
     phases: tuple[PhaseDefinition, ...]  # in execution order
@@ -79,40 +79,40 @@ class PipelineDefinition:
     source: str = ""  # path of the defining file, or `preset`
 
     def phase(self, text: str) -> PhaseDefinition:
-        """Return the phase with a name or alias; ignore case, hyphens and underscores."""
+        """Return the phase that has `text` as name or alias; ignore case and hyphens."""
         require_text("phase", text)
         for phase in self.phases:
             if phase.name == text:
                 return phase
-        names = [(name, phase) for phase in self.phases for name in (phase.name, *phase.aliases)]
-        by_name = {folded(name): phase for name, phase in names}
-        if folded(text) in by_name:
-            return by_name[folded(text)]
+        pairs = [(name, phase) for phase in self.phases for name in (phase.name, *phase.aliases)]
+        phases_by_name = {normalize_name(name): phase for name, phase in pairs}
+        if normalize_name(text) in phases_by_name:
+            return phases_by_name[normalize_name(text)]
         hint = f"phases: {', '.join(phase.name for phase in self.phases)}"
-        close = closest(folded(text), by_name)
-        if close:
-            hint = f"did you mean {by_name[close].name}? {hint}"
+        closest_name = closest(normalize_name(text), phases_by_name)
+        if closest_name:
+            hint = f"did you mean {phases_by_name[closest_name].name}? {hint}"
         raise UsageError(f"the pipeline {self.name} has no phase {text!r}", hint=hint)
 
     def ends_group(self, name: str) -> bool:
         """Return whether a phase is the last of its group, or belongs to no group."""
-        for phase, following in zip(self.phases, (*self.phases[1:], None), strict=True):
+        for phase, next_phase in zip(self.phases, (*self.phases[1:], None), strict=True):
             if phase.name == name:
-                return phase.group is None or following is None or following.group != phase.group
+                return phase.group is None or next_phase is None or next_phase.group != phase.group
         raise KeyError(name)
 
     def digest(self) -> dict[str, str]:
-        """Return a digest of each key that must not change while a run is paused."""
-        values = _changed_values(self, PipelineDefinition("", ()), CHANGEABLE)
-        values["order"] = [phase.name for phase in self.phases]
+        """Return a digest of each value that must not change while a run is paused."""
+        changed_values = _changed_values(self, PipelineDefinition("", ()), CHANGEABLE)
+        changed_values["order"] = [phase.name for phase in self.phases]
         for phase in self.phases:
             for key, value in _changed_values(
                 phase, PhaseDefinition(""), CHANGEABLE_IN_PHASES
             ).items():
-                values[f"{phase.name}.{key}"] = value
-        dump = functools.partial(json.dumps, sort_keys=True, separators=(",", ":"))
-        texts = {key: dump(value).encode() for key, value in values.items()}
-        return {key: hashlib.sha256(text).hexdigest()[:16] for key, text in texts.items()}
+                changed_values[f"{phase.name}.{key}"] = value
+        to_json = functools.partial(json.dumps, sort_keys=True, separators=(",", ":"))
+        json_texts = {key: to_json(value).encode() for key, value in changed_values.items()}
+        return {key: hashlib.sha256(text).hexdigest()[:16] for key, text in json_texts.items()}
 
 
 def _changed_values(record: Any, default: object, free: Collection[str]) -> dict[str, object]:
@@ -128,20 +128,20 @@ def _changed_values(record: Any, default: object, free: Collection[str]) -> dict
 
 def describe_changes(old: Texts, new: Texts) -> list[str]:
     old_phases, new_phases = _phase_names(old), _phase_names(new)
-    differing = [key for key in {**new, **old} if old.get(key) != new.get(key)]
-    changed = [
+    differing_keys = [key for key in {**new, **old} if old.get(key) != new.get(key)]
+    changes = [
         "the order of the phases" if key == "order" else key
-        for key in differing
+        for key in differing_keys
         # A new or missing phase implies another order.
         if "." not in key and (key != "order" or old_phases == new_phases)
     ]
     for name in new_phases:
         if name not in old_phases:
-            changed.append(f"phase {name!r} is new")
+            changes.append(f"phase {name!r} is new")
             continue
-        keys = [key.rpartition(".") for key in differing]
-        changed += [f"phase {name!r}: {key}" for phase, _, key in keys if phase == name]
-    return changed + [f"phase {name!r} is gone" for name in old_phases if name not in new_phases]
+        split_keys = [key.rpartition(".") for key in differing_keys]
+        changes += [f"phase {name!r}: {key}" for phase, _, key in split_keys if phase == name]
+    return changes + [f"phase {name!r} is gone" for name in old_phases if name not in new_phases]
 
 
 def _phase_names(digest: Texts) -> dict[str, None]:
@@ -149,15 +149,15 @@ def _phase_names(digest: Texts) -> dict[str, None]:
 
 
 def parse_autonomy(text: str) -> str:
-    """Parse a mode of autonomy; "autonomous" is another word for "fully_autonomous"."""
+    """Parse how often a run pauses: "checkpoint", "batch" or "fully_autonomous"."""
     require_text("autonomy", text)
-    name = text.strip().lower()
-    name = FULLY_AUTONOMOUS if name == "autonomous" else name
-    if name not in _AUTONOMIES:
-        close = closest(name, _AUTONOMIES)
-        hint = f"did you mean {close}?" if close else f"choose from {', '.join(_AUTONOMIES)}"
+    mode = text.strip().lower()
+    mode = FULLY_AUTONOMOUS if mode == "autonomous" else mode
+    if mode not in _AUTONOMIES:
+        guess = closest(mode, _AUTONOMIES)
+        hint = f"did you mean {guess}?" if guess else f"choose from {', '.join(_AUTONOMIES)}"
         raise UsageError(f"{text!r} is not a mode of autonomy", hint=hint)
-    return name
+    return mode
 
 
 # Parsing. All mistakes are reported before any definition is returned.
@@ -174,20 +174,20 @@ _DEFAULT, _DEFAULT_PHASE = PipelineDefinition("", ()), PhaseDefinition("")
 _DEFAULT_RETRIES = Retries()
 
 
-def parse(
+def parse_pipelines(
     text: str, path: str, known_steps: KnownSteps, *, source: str = ""
 ) -> dict[str, PipelineDefinition]:
-    def parse_one(name: str, table: Table) -> PipelineDefinition:
+    def parse_table(name: str, table: Table) -> PipelineDefinition:
         return _parse_pipeline(name, table, known_steps, source or path)
 
-    return ConfigFile(text, path).read_tables(PIPELINES, "pipeline", parse_one)
+    return ConfigFile(text, path).read_tables(PIPELINES, "pipeline", parse_table)
 
 
 def _parse_pipeline(name: str, table: Table, steps: KnownSteps, source: str) -> PipelineDefinition:
     table.only(_PIPELINE_KEYS)
     inputs = table.inputs("inputs")
-    tables = table.tables("phases", "phase")
-    phases = [(inner, _parse_phase(inner, steps, inputs)) for inner in tables]
+    phase_tables = table.tables("phases", "phase")
+    phases = [(item, _parse_phase(item, steps, inputs)) for item in phase_tables]
     if table.values.get("phases", []) == []:
         hint = f"add [[pipelines.{name}.phases]] with name and run"
         table.complain(f"{table.label} has no phases", hint=hint)
@@ -208,9 +208,9 @@ def _parse_pipeline(name: str, table: Table, steps: KnownSteps, source: str) -> 
 
 
 def _parse_autonomy(table: Table) -> str:
-    value = table.text("autonomy", _DEFAULT.autonomy) or _DEFAULT.autonomy
+    text = table.text("autonomy", _DEFAULT.autonomy) or _DEFAULT.autonomy
     try:
-        return parse_autonomy(value)
+        return parse_autonomy(text)
     except UsageError as error:
         table.complain(f"autonomy in {table.label}: {error.message}", "autonomy", hint=error.hint)
         return _DEFAULT.autonomy
@@ -218,11 +218,11 @@ def _parse_autonomy(table: Table) -> str:
 
 def _parse_phase(table: Table, known_steps: KnownSteps, inputs: Collection[str]) -> PhaseDefinition:
     table.only(_PHASE_KEYS)
-    run, use = _parse_command(table, known_steps)
+    command, step = _parse_command(table, known_steps)
     return PhaseDefinition(
         name=table.name(phase_labels.NOT_PHASES),
-        run=run,
-        use=use,
+        run=command,
+        use=step,
         env=table.environment("env"),
         timeout=table.duration("timeout", positive=True),
         idle_timeout=table.duration("idle_timeout", positive=True),
@@ -230,12 +230,12 @@ def _parse_phase(table: Table, known_steps: KnownSteps, inputs: Collection[str])
         autosave=table.duration("autosave", _DEFAULT_PHASE.autosave) or 0,
         max_recoveries=table.count("max_recoveries", _DEFAULT_PHASE.max_recoveries),
         group=table.text("group", one_line=True),
-        needs=table.words("needs"),
+        needs=table.names("needs"),
         on_resume=table.choice("on_resume", ON_RESUME, _DEFAULT_PHASE.on_resume),
         must_change=table.flag("must_change", default=_DEFAULT_PHASE.must_change),
-        aliases=table.words("aliases"),
+        aliases=table.names("aliases"),
         skip_with=table.members("skip_with", inputs, "input"),
-        options=_parse_options(table, use, known_steps),
+        options=_parse_options(table, step, known_steps),
     )
 
 
@@ -244,12 +244,12 @@ def _parse_command(table: Table, known_steps: KnownSteps) -> tuple[str | None, s
         table.complain(f"{table.label} has both keys, run and use", "use", hint="remove run or use")
     elif "run" not in table.values and "use" not in table.values:
         table.complain(f"{table.label} has no command", hint='add run = "COMMAND"')
-    run, use = table.text("run"), table.text("use")
-    if use is not None and use not in known_steps:
-        close = closest(use, known_steps)
-        hint = f"did you mean {close!r}?" if close else f"steps: {', '.join(sorted(known_steps))}"
-        table.complain(f"use in {table.label} names an unknown step: {use!r}", "use", hint=hint)
-    return run, use
+    command, step = table.text("run"), table.text("use")
+    if step is not None and step not in known_steps:
+        guess = closest(step, known_steps)
+        hint = f"did you mean {guess!r}?" if guess else f"steps: {', '.join(sorted(known_steps))}"
+        table.complain(f"use in {table.label} names an unknown step: {step!r}", "use", hint=hint)
+    return command, step
 
 
 def _parse_options(table: Table, use: str | None, known_steps: KnownSteps) -> dict[str, str]:
@@ -259,47 +259,47 @@ def _parse_options(table: Table, use: str | None, known_steps: KnownSteps) -> di
         hint = "only built-in steps have options"
         table.complain(f"{table.label} has the key with, but not the key use", "with", hint=hint)
         return {}
-    inner = table.subtable("with", f"with of {table.label}")
-    if inner is not None and use in known_steps:
-        inner.only(tuple(known_steps[use]))
+    options_table = table.subtable("with", f"with of {table.label}")
+    if options_table is not None and use in known_steps:
+        options_table.only(tuple(known_steps[use]))
     return table.strings("with", f"with of {table.label}")
 
 
 def _parse_retries(table: Table) -> Retries:
     if not isinstance(table.values.get("retries"), dict):
         return Retries(attempts=table.count("retries", _DEFAULT_RETRIES.attempts))
-    inner = table.subtable("retries", f"retries of {table.label}")
-    assert inner is not None
-    inner.only(_RETRIES_KEYS)
-    delay = inner.duration("delay", _DEFAULT_RETRIES.delay) or 0
-    longest = inner.duration("max_delay", max(delay, _DEFAULT_RETRIES.max_delay)) or 0
-    if longest < delay:
-        inner.complain(f"max_delay in {inner.label} is less than delay", "max_delay")
+    retries = table.subtable("retries", f"retries of {table.label}")
+    assert retries is not None
+    retries.only(_RETRIES_KEYS)
+    delay = retries.duration("delay", _DEFAULT_RETRIES.delay) or 0
+    max_delay = retries.duration("max_delay", max(delay, _DEFAULT_RETRIES.max_delay)) or 0
+    if max_delay < delay:
+        retries.complain(f"max_delay in {retries.label} is less than delay", "max_delay")
     return Retries(
-        attempts=inner.count("attempts", 1),
+        attempts=retries.count("attempts", 1),
         delay=delay,
-        backoff=inner.number("backoff", _DEFAULT_RETRIES.backoff, 1, 100),
-        max_delay=longest,
-        jitter=inner.number("jitter", _DEFAULT_RETRIES.jitter, 0, 1),
-        on=inner.codes("on"),
+        backoff=retries.number("backoff", _DEFAULT_RETRIES.backoff, 1, 100),
+        max_delay=max_delay,
+        jitter=retries.number("jitter", _DEFAULT_RETRIES.jitter, 0, 1),
+        on=retries.exit_codes("on"),
     )
 
 
 def _require_distinct_names(phases: list[ParsedPhase]) -> None:
-    uses: dict[str, tuple[str, Table, Sequence[str | int]]] = {}
+    first_uses: dict[str, tuple[str, Table, Sequence[str | int]]] = {}
     # All names first, as a name has precedence over an alias.
-    names: list[tuple[Table, str, str, Sequence[str | int]]]
-    names = [(table, definition.name, "phase name", ("name",)) for table, definition in phases]
+    entries: list[tuple[Table, str, str, Sequence[str | int]]]
+    entries = [(table, definition.name, "phase name", ("name",)) for table, definition in phases]
     for table, definition in phases:
         aliases = enumerate(definition.aliases)
-        names += [(table, alias, "alias", ("aliases", i)) for i, alias in aliases]
-    for table, name, kind, path in names:
+        entries += [(table, alias, "alias", ("aliases", i)) for i, alias in aliases]
+    for table, name, kind, path in entries:
         if not name.strip():
             continue
-        if folded(name) not in uses:
-            uses[folded(name)] = (name, table, path)
+        if normalize_name(name) not in first_uses:
+            first_uses[normalize_name(name)] = (name, table, path)
             continue
-        other_name, other_table, other_path = uses[folded(name)]
+        other_name, other_table, other_path = first_uses[normalize_name(name)]
         relation = "is used" if other_name == name else f"is too similar to {other_name!r}"
         message = f"the {kind} {name!r} {relation} in line {other_table.line(*other_path)}"
         hint = "names must differ by more than case, hyphens and underscores"
@@ -311,32 +311,32 @@ def _sort_phases(label: str, phases: list[ParsedPhase]) -> tuple[PhaseDefinition
     names = [definition.name for _, definition in phases]
     for table, definition in phases:
         table.require_members("needs", definition.needs, names, f"phase of {label}")
-    ordered: list[PhaseDefinition] = []
-    waiting = list(phases)
-    while waiting:
-        missing = {definition.name for _, definition in waiting}
-        ready = next((pair for pair in waiting if missing.isdisjoint(pair[1].needs)), None)
-        if ready is None:
-            cycle = _report_cycle(waiting)
-            waiting = [pair for pair in waiting if pair[1].name not in cycle]
+    ordered_phases: list[PhaseDefinition] = []
+    queue = list(phases)
+    while queue:
+        queued_names = {definition.name for _, definition in queue}
+        ready_pair = next((pair for pair in queue if queued_names.isdisjoint(pair[1].needs)), None)
+        if ready_pair is None:
+            cycle = _report_cycle(queue)
+            queue = [pair for pair in queue if pair[1].name not in cycle]
         else:
-            waiting.remove(ready)
-            ordered.append(ready[1])
-    return tuple(ordered)
+            queue.remove(ready_pair)
+            ordered_phases.append(ready_pair[1])
+    return tuple(ordered_phases)
 
 
 def _report_cycle(waiting: list[ParsedPhase]) -> list[str]:
-    by_name = {definition.name: (table, definition) for table, definition in waiting}
-    walked: list[str] = []
+    parsed_by_name = {definition.name: (table, definition) for table, definition in waiting}
+    visited_names: list[str] = []
     name = waiting[0][1].name
-    while name not in walked:
-        walked.append(name)
-        name = next(need for need in by_name[name][1].needs if need in by_name)
-    cycle = walked[walked.index(name) :]
-    first = min(range(len(cycle)), key=lambda i: by_name[cycle[i]][0].line())
-    cycle = cycle[first:] + cycle[:first]
+    while name not in visited_names:
+        visited_names.append(name)
+        name = next(need for need in parsed_by_name[name][1].needs if need in parsed_by_name)
+    cycle = visited_names[visited_names.index(name) :]
+    first_index = min(range(len(cycle)), key=lambda i: parsed_by_name[cycle[i]][0].line())
+    cycle = cycle[first_index:] + cycle[:first_index]
     message = f"phases need each other: {' → '.join([*cycle, cycle[0]])}"
-    by_name[cycle[0]][0].complain(message, "needs")
+    parsed_by_name[cycle[0]][0].complain(message, "needs")
     return cycle
 
 
@@ -350,51 +350,52 @@ def config_path(repository: Repository) -> str:
     return os.path.join(repository.worktree or main_worktree(repository) or "", FILE)
 
 
-def read(path: str, name: str, known_steps: KnownSteps) -> PipelineDefinition:
-    """Return the pipeline `name` of a file, or the preset if the file lacks the name."""
+def read_pipeline(path: str, name: str, known_steps: KnownSteps) -> PipelineDefinition:
+    """Return the pipeline `name` of a file, or the preset `name` if the file lacks it."""
     require_text("name", name)
-    defined = parse(text_of(path), path, known_steps)
-    if name in defined:
-        return defined[name]
+    definitions = parse_pipelines(text_of(path), path, known_steps)
+    if name in definitions:
+        return definitions[name]
     if name in PRESETS:
-        return preset(name, known_steps)
-    presets = [preset for preset in PRESETS if preset not in defined]
-    names = [*defined, *(f"{preset} (preset)" for preset in presets)]
-    close = closest(name, [*defined, *presets])
-    suggestion = f"did you mean {close}? " if close else ""
+        return read_preset(name, known_steps)
+    presets = [preset for preset in PRESETS if preset not in definitions]
+    names = [*definitions, *(f"{preset} (preset)" for preset in presets)]
+    guess = closest(name, [*definitions, *presets])
+    suggestion = f"did you mean {guess}? " if guess else ""
     hint = f"{suggestion}pipelines: {', '.join(names)}; define others in {os.path.basename(path)}"
     raise NotFoundError(f"there is no pipeline {name!r}", hint=hint)
 
 
-def read_of_run(path: str, name: str, known_steps: KnownSteps, run: str) -> PipelineDefinition:
-    """Read the pipeline of a run; an error says how to end the run without pipeline."""
+def pipeline_of_run(path: str, name: str, known_steps: KnownSteps, run: str) -> PipelineDefinition:
+    """Read a run's pipeline; if it is missing, the error says how to end the run."""
     try:
-        return read(path, name, known_steps)
+        return read_pipeline(path, name, known_steps)
     except NotFoundError:  # the caller named the run, not the pipeline
-        ways = f"end the run: git ckpt finish --force {run}; or remove it: git ckpt remove {run}"
-        hint = f"restore the pipeline, then: git ckpt resume {run}; or {ways}"
+        advice = f"end the run: git ckpt finish --force {run}; or remove it: git ckpt remove {run}"
+        hint = f"restore the pipeline, then: git ckpt resume {run}; or {advice}"
         message = f"the pipeline {name!r} of run {run} is not in {path}"
         raise NotFoundError(message, hint=hint) from None
 
 
-def redefinition(definition: PipelineDefinition) -> str | None:
+def describe_redefinition(definition: PipelineDefinition) -> str | None:
     if definition.name not in PRESETS or definition.source == PRESET:
         return None
     return f"{FILE} redefines the preset {definition.name}: check the commands in this file"
 
 
-def names(path: str) -> list[str]:
-    file = read_file(path)
-    table = file.table(PIPELINES)
-    file.require_correct()
+def read_pipeline_names(path: str) -> list[str]:
+    config_file = read_file(path)
+    table = config_file.table(PIPELINES)
+    config_file.require_correct()
     return list(table.values)
 
 
-def preset(name: str, known_steps: KnownSteps) -> PipelineDefinition:
-    return parse(preset_text(name), f"preset {name}", known_steps, source=PRESET)[name]
+def read_preset(name: str, known_steps: KnownSteps) -> PipelineDefinition:
+    text = read_preset_text(name)
+    return parse_pipelines(text, f"preset {name}", known_steps, source=PRESET)[name]
 
 
-def preset_text(name: str) -> str:
+def read_preset_text(name: str) -> str:
     require_text("name", name)
     if name not in PRESETS:
         raise NotFoundError(f"there is no preset {name!r}", hint=f"presets: {', '.join(PRESETS)}")

@@ -1,4 +1,4 @@
-"""Start runs of pipelines; detect what changed before a run is resumed."""
+"""Start a run of a pipeline; detect changes before the run is resumed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from gitckpt.durable.pipeline import definition as pipeline
 from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Texts
 from gitckpt.durable.run import attempts
 from gitckpt.durable.run.attempts import Changed, PhaseFailed, Session
-from gitckpt.durable.run.opener import begin, require_known
+from gitckpt.durable.run.opener import begin_run, require_known_arguments
 from gitckpt.git.files import regular
 from gitckpt.git.process import LOCAL_VARIABLES
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import times
-from gitckpt.model.arguments import first_of, mapping, require, require_number, require_text
+from gitckpt.model.arguments import as_mapping, join_first, require, require_number, require_text
 from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, field, replace
@@ -41,7 +41,7 @@ _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([a-z_][a-z0-9_]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Everything that the driver passes to an attempt at a phase."""
+    """The run, phase, attempt and callbacks that a driver passes to a phase's action."""
 
     run: Session
     definition: PipelineDefinition
@@ -62,46 +62,46 @@ class Context:
     def copy_of(self, name: str) -> str:
         return os.path.join(self.run.files.path, run_files.INPUT, name)
 
-    def names_at(self, path: str) -> list[str]:
+    def inputs_at(self, path: str) -> list[str]:
         inputs, contents = self.run.pipeline.inputs, self.run.pipeline.contents
-        names = self.definition.files
-        return [name for name in names if inputs.get(name) == path and name in contents]
+        file_inputs = self.definition.files
+        return [name for name in file_inputs if inputs.get(name) == path and name in contents]
 
-    def content(self, path: str, label: str) -> bytes:
-        """Read an input file or a worktree file; error messages call the file `label`."""
-        top, resume = self.run.path, f"git ckpt resume {self.run.id}"
-        copies = [self.copy_of(name) for name in self.names_at(path)]
+    def read_content(self, path: str, label: str) -> bytes:
+        """Read an input's stored copy or a worktree file; errors call the file `label`."""
+        top, resume_command = self.run.path, f"git ckpt resume {self.run.id}"
+        copies = [self.copy_of(name) for name in self.inputs_at(path)]
         for file in (*copies, os.path.join(top, path)):
             is_outside = file in copies or os.path.isabs(path)
             try:
-                return regular.content(file) if is_outside else regular.content_below(top, file)
+                return regular.content(file) if is_outside else regular.read_below(top, file)
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
                 message = f"cannot read {label}: {file}: {error.strerror}"
-                hint = f"make the file readable, then: {resume}"
+                hint = f"make the file readable, then: {resume_command}"
                 raise PhaseFailed(message, hint=hint) from None
-        hint = f"create the file, then: {resume} --accept-changes"
+        hint = f"create the file, then: {resume_command} --accept-changes"
         raise PhaseFailed(f"{label} does not exist: {path}", hint=hint)
 
     def option(self, name: str) -> str:
-        """Return an option of the phase, with values from inputs and state filled in."""
+        """Return an option of the phase, with its placeholders replaced by values."""
         inputs = {**self.definition.inputs, **self.run.pipeline.inputs}
         # An empty input does not hide a result of an earlier phase.
-        set_inputs = {key: value for key, value in inputs.items() if value}
+        nonempty_inputs = {key: value for key, value in inputs.items() if value}
         try:
-            values = {**inputs, **text_values(self.run.state), **set_inputs}
+            values = {**inputs, **text_values(self.run.state), **nonempty_inputs}
             return fill_placeholders(self.phase.options.get(name, ""), values)
         except KeyError as error:
             problem = f"no input or state is named {{{error.args[0]}}}"
             raise PhaseFailed(f"{name} of phase {self.phase.name!r}: {problem}") from None
 
     def client(self, role: str) -> Client:
-        name = self.option(role)
-        redefined = clients.redefinition(name, self.agents)
-        if redefined is not None:
-            self.announce(redefined)
-        return clients.client_of(name, self.agents)
+        client_name = self.option(role)
+        redefinition = clients.describe_redefinition(client_name, self.agents)
+        if redefinition is not None:
+            self.announce(redefinition)
+        return clients.find_client(client_name, self.agents)
 
     def environment(self) -> dict[str, str]:
         run = self.run
@@ -117,10 +117,10 @@ class Context:
                 env[f"CKPT_INPUT_{name.upper()}"] = value
         if self.attempt.number > 1:
             env[RESUMED] = "1"
-        is_text = isinstance(revision, str) and "\0" not in revision
+        is_valid_revision = isinstance(revision, str) and "\0" not in revision
         env |= {leases.RUN_VARIABLE: run.id, leases.FENCE_VARIABLE: str(run.hold.lease.token)}
         env |= {"CKPT_PHASE": self.phase.name, "CKPT_ATTEMPT": str(self.attempt.number)}
-        return env | {"CKPT_REVISION": str(revision) if is_text else ""}
+        return env | {"CKPT_REVISION": str(revision) if is_valid_revision else ""}
 
     def check_and_tick(self, seconds: float) -> None:
         """Show the elapsed seconds of a command; raise an error if the run must stop."""
@@ -130,20 +130,20 @@ class Context:
 
 
 def text_values(state: Mapping[str, Any]) -> dict[str, str]:
-    """Return the strings and numbers of a state that fit in environment variables."""
+    """Return the entries of a run's state that can become environment variables."""
     texts = {}
     for key, value in state.items():
         text = str(value) if type(value) in (str, int, float) else ""
-        is_name = key.isascii() and key.replace("_", "a").isalnum()
-        if text and is_name and len(text) <= _MAX_STATE_VALUE and "\0" not in text:
+        is_valid_name = key.isascii() and key.replace("_", "a").isalnum()
+        if text and is_valid_name and len(text) <= _MAX_STATE_VALUE and "\0" not in text:
             texts[key] = text
     return texts
 
 
 def fill_placeholders(text: str, values: Texts) -> str:
-    """Replace each `{name}` in a text by a value; raise KeyError for an unknown name."""
-    filling = _PLACEHOLDER.sub(lambda match: values[match[1]] if match[1] else match[0][0], text)
-    return filling.strip()
+    """Replace each `{name}` in a text by its value; raise KeyError for unknown names."""
+    text = _PLACEHOLDER.sub(lambda match: values[match[1]] if match[1] else match[0][0], text)
+    return text.strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,29 +156,29 @@ class RunInputs:
         return {name: hashlib.sha256(data).hexdigest() for name, data in self.contents.items()}
 
     def warn_of_secrets(self, store: Checkpoints, warn: Callable[[str], None]) -> None:
-        for name, data in self.contents.items():
-            hits = secrets.unsettled(store.repository, data)
-            for hit, line, digest in hits[:1]:
-                suffix = f" and {len(hits) - 1} more" if len(hits) > 1 else ""
-                where = f"the stored copy of {self.inputs[name]}, line {line} ({hit.rule}){suffix}"
+        for name, content in self.contents.items():
+            secret_hits = secrets.find_unsettled(store.repository, content)
+            for hit, line, digest in secret_hits[:1]:
+                more = f" and {len(secret_hits) - 1} more" if len(secret_hits) > 1 else ""
+                place = f"the stored copy of {self.inputs[name]}, line {line} ({hit.rule}){more}"
                 allow = f"git ckpt allow --secret {digest}"
-                warn(f"masked what looks like a secret in {where}; if it is not a secret: {allow}")
+                warn(f"masked what looks like a secret in {place}; if it is not a secret: {allow}")
 
 
 def read_inputs(store: Checkpoints, definition: PipelineDefinition, texts: Texts) -> RunInputs:
-    """Return the inputs of a new run; secrets are masked except in paths and files."""
+    """Return a new run's inputs; mask secrets in texts, but not in paths and files."""
     _require_inputs(definition, texts)
-    top = store.repository.worktree or main_worktree(store.repository)
+    worktree_top = store.repository.worktree or main_worktree(store.repository)
     inputs, contents = {**definition.inputs, **_mask_texts(definition, texts)}, {}
     for name in definition.files:
         if inputs[name]:
-            path = os.path.join(os.curdir if name in texts else top or "", inputs[name])
+            path = os.path.join(os.curdir if name in texts else worktree_top or "", inputs[name])
             path = os.path.abspath(path) if name in texts else path
-            contents[name] = _read_input(path, name, top)
+            contents[name] = _read_input(path, name, worktree_top)
             # A project may be moved: store paths in the worktree relative to its top directory.
-            real, root = os.path.realpath(path), os.path.realpath(top or "")
-            is_below = top is not None and real.startswith(root + os.sep)
-            inputs[name] = os.path.relpath(real, root) if is_below else path
+            real_path, real_top = os.path.realpath(path), os.path.realpath(worktree_top or "")
+            is_in_worktree = worktree_top is not None and real_path.startswith(real_top + os.sep)
+            inputs[name] = os.path.relpath(real_path, real_top) if is_in_worktree else path
     return RunInputs(inputs, contents)
 
 
@@ -189,24 +189,24 @@ def recorded_inputs(run: Session, definition: PipelineDefinition) -> RunInputs:
 
 
 def require_unchanged_copies(run: Session, definition: PipelineDefinition) -> None:
-    """Raise `Changed` if a copy of an input file differs from the recorded digest."""
+    """Raise `Changed` if stored copies of input files differ from recorded digests."""
     copies = _read_copies(run, run.pipeline.contents, definition)
     # The copies come from a snapshot, which may have been fetched.
     digests = RunInputs({}, copies).digests
-    wrong = [name for name in digests if digests[name] != run.pipeline.contents[name]]
-    masked = [name for name in wrong if secrets.has_masks(copies[name])]
-    notes = dict.fromkeys(masked, " has masked secrets")
-    changes = [f"the run's copy of the input {name}{notes.get(name, '')}" for name in wrong]
-    if masked:
-        paths = first_of([run.pipeline.inputs.get(name, name) for name in masked])
-        accept = f"git ckpt resume {run.id} --accept-changes"
-        hint = f"restore the original {paths}, or continue with the masked copy: {accept}"
+    changed_names = [name for name in digests if digests[name] != run.pipeline.contents[name]]
+    masked_names = [name for name in changed_names if secrets.has_masks(copies[name])]
+    notes = dict.fromkeys(masked_names, " has masked secrets")
+    changes = [f"the run's copy of the input {name}{notes.get(name, '')}" for name in changed_names]
+    if masked_names:
+        paths = join_first([run.pipeline.inputs.get(name, name) for name in masked_names])
+        accept_command = f"git ckpt resume {run.id} --accept-changes"
+        hint = f"restore the original {paths}, or continue with the masked copy: {accept_command}"
         raise Changed(run.id, changes, hint=hint)
-    if wrong:
+    if changed_names:
         raise Changed(run.id, changes)
 
 
-def start(
+def start_run(
     store: Checkpoints,
     definition: PipelineDefinition,
     run_inputs: RunInputs,
@@ -218,17 +218,17 @@ def start(
     timeout: int | None = None,
 ) -> Checkpoint:
     """Record the first checkpoint of a new run; `timeout` is in microseconds."""
-    limit = timeout or definition.timeout
+    time_limit = timeout or definition.timeout
     record = Pipeline(
         name=definition.name,
         phases=tuple(phase.name for phase in definition.phases),
         autonomy=autonomy or definition.autonomy,
-        deadline=times.to_text(store.clock() + limit) if limit is not None else None,
+        deadline=times.to_text(store.clock() + time_limit) if time_limit is not None else None,
         definition=definition.digest(),
         inputs=dict(run_inputs.inputs),
         contents=run_inputs.digests,
     )
-    return begin(
+    return begin_run(
         store, name, base=base, state={}, pipeline=record, files=run_inputs.contents, key=key
     )
 
@@ -237,65 +237,64 @@ def require_same_start(
     newest: Checkpoint, definition: PipelineDefinition, run_inputs: RunInputs
 ) -> None:
     """Raise `Changed` unless a run was started with this pipeline and these inputs."""
-    recorded = newest.pipeline or Pipeline()
-    if recorded.name != definition.name:
-        changed = [f"the run's pipeline is {recorded.name or 'none'}, not {definition.name}"]
+    old_record = newest.pipeline or Pipeline()
+    if old_record.name != definition.name:
+        changes = [f"the run's pipeline is {old_record.name or 'none'}, not {definition.name}"]
     else:
-        changed = pipeline.describe_changes(recorded.definition, definition.digest())
-        old, new = (
-            {**recorded.inputs, **recorded.contents},
+        changes = pipeline.describe_changes(old_record.definition, definition.digest())
+        old_inputs, new_inputs = (
+            {**old_record.inputs, **old_record.contents},
             {**run_inputs.inputs, **run_inputs.digests},
         )
-        changed += attempts.differing_inputs(old, new, "input")
-    if changed:
+        changes += attempts.describe_input_changes(old_inputs, new_inputs, "input")
+    if changes:
         hint = f"use another key, or continue this run: git ckpt resume {newest.run}"
-        raise Changed(str(newest.run), changed, hint=hint)
+        raise Changed(str(newest.run), changes, hint=hint)
 
 
 def update_pipeline(
     store: Checkpoints, run: Session, definition: PipelineDefinition, *, accept: bool
 ) -> Pipeline:
-    """Return the updated pipeline record; raise `Changed` unless `accept` is true."""
     newest = run.writer.newest
     record = newest.pipeline or Pipeline()
-    changed = pipeline.describe_changes(record.definition, definition.digest())
-    contents = _current_contents(store, newest, definition, accept=accept)
+    changes = pipeline.describe_changes(record.definition, definition.digest())
+    contents = _read_current_contents(store, newest, definition, accept=accept)
     digests, recorded = RunInputs({}, contents).digests, record.contents
     old_digests = {name: recorded[name] for name in digests if name in recorded}
-    changed += attempts.differing_inputs(old_digests, digests, "input")
+    changes += attempts.describe_input_changes(old_digests, digests, "input")
     if accept:
         run.files.write_inputs(contents)
-        present = RunInputs({}, _read_copies(run, {**recorded, **digests}, definition)).digests
+        copy_digests = RunInputs({}, _read_copies(run, {**recorded, **digests}, definition)).digests
         phases = tuple(phase.name for phase in definition.phases)
-        recorded = {**recorded, **digests, **present}
+        recorded = {**recorded, **digests, **copy_digests}
         return replace(record, phases=phases, definition=definition.digest(), contents=recorded)
-    if changed:
-        raise Changed(run.id, changed)
+    if changes:
+        raise Changed(run.id, changes)
     # Replace copies with masked secrets by the original files, where these have not changed.
-    stored = run.files.inputs()
+    copies = run.files.read_inputs()
     for name, data in list(contents.items()):
-        is_same = digests[name] == recorded.get(name)
-        if not is_same or stored.get(name) != secrets.masked_copies(store.repository, data):
+        is_unchanged = digests[name] == recorded.get(name)
+        if not is_unchanged or copies.get(name) != secrets.mask_unsettled(store.repository, data):
             del contents[name]
     run.files.write_inputs(contents)
     return record
 
 
-def _current_contents(
+def _read_current_contents(
     store: Checkpoints, newest: Checkpoint, definition: PipelineDefinition, *, accept: bool
 ) -> dict[str, bytes]:
-    recorded, contents = newest.pipeline or Pipeline(), {}
-    main = main_worktree(store.repository) or store.repository.worktree or ""
-    tops = (store.repository.worktree or main, main)
+    record, contents = newest.pipeline or Pipeline(), {}
+    main_top = main_worktree(store.repository) or store.repository.worktree or ""
+    worktree_tops = (store.repository.worktree or main_top, main_top)
     for name in definition.files:
-        path = recorded.inputs.get(name)
-        candidates = [os.path.join(top, path) for top in tops] if path else []
-        existing = next(filter(os.path.isfile, candidates), None)
-        if existing is None:
+        path = record.inputs.get(name)
+        candidates = [os.path.join(top, path) for top in worktree_tops] if path else []
+        file = next(filter(os.path.isfile, candidates), None)
+        if file is None:
             continue  # only the run's copy exists
         # A path without recorded content was never read here: another tool may have set the path.
-        if name in recorded.contents or (reason := _reason_to_exclude(store, existing)) is None:
-            contents[name] = _read_input(existing, name, *tops)
+        if name in record.contents or (reason := _reason_to_exclude(store, file)) is None:
+            contents[name] = _read_input(file, name, *worktree_tops)
         elif accept:
             message = f"cannot read {path}, the input {name} of {newest.run}: {reason}"
             raise UsageError(message, hint="start a new run: git ckpt run")
@@ -306,16 +305,16 @@ def _reason_to_exclude(store: Checkpoints, path: str) -> str | None:
     from gitckpt.store.snapshot import limits
 
     repository = store.repository
-    top = main_worktree(repository)
+    main_top = main_worktree(repository)
     if repository.worktree is None or not path.startswith(f"{repository.worktree}/"):
-        if top is None:
+        if main_top is None:
             return "the file is not in a worktree"
-        repository = Repository(repository.common_dir, top, repository.object_format)
+        repository = Repository(repository.common_dir, main_top, repository.object_format)
     return limits.reason_to_leave(repository, store.rules.limits(), path)
 
 
 def replace_inputs(newest: Pipeline, definition: PipelineDefinition, texts: Texts) -> Pipeline:
-    """Return the pipeline record with new inputs; raise UsageError for input files."""
+    """Return the record with new values of inputs; raise UsageError for input files."""
     _require_inputs(definition, texts)
     for name in texts:
         if name in definition.files:
@@ -339,7 +338,7 @@ def _read_copies(
 
 
 def require_options(options: Mapping[str, object], names: Collection[str]) -> None:
-    require_known(options, names)
+    require_known_arguments(options, names)
     require_text("holder", options.get("holder", ""))
     for name in ("autonomy", "phase"):
         require_text(name, options.get(name), may_be_none=True)
@@ -351,7 +350,7 @@ def require_options(options: Mapping[str, object], names: Collection[str]) -> No
 
 
 def _require_inputs(definition: PipelineDefinition, texts: Texts) -> None:
-    for name, text in mapping("inputs", texts).items():
+    for name, text in as_mapping("inputs", texts).items():
         require_text(f"inputs[{name!r}]", text)
         if name not in definition.inputs:
             names = ", ".join(definition.inputs) or "none"
@@ -363,7 +362,7 @@ def _read_input(path: str, name: str, *tops: str | None) -> bytes:
     # In one of the worktrees `tops`, do not follow a link that leads out of it.
     top = next((top for top in tops if top and path.startswith(f"{top}/")), None)
     try:
-        return regular.content(path) if top is None else regular.content_below(top, path)
+        return regular.content(path) if top is None else regular.read_below(top, path)
     except OSError as error:
         message = f"cannot read {path}, the input {name}: {error.strerror}"
         raise UsageError(message, hint="name a readable file") from None

@@ -1,7 +1,7 @@
-"""Runs that this process drives: phases that are carried out exactly once.
+"""Drive a run: carry out its phases, each of them once, and record checkpoints.
 
 Public modules:
-    run: `Run`, the public API; `session_of` returns its `Session` for drivers.
-    opener: `begin` records a run's first checkpoint; `reopen` gets its lease and worktree.
-    attempts: `Session`, which performs phases; options, errors and results of phases.
+    run: `Run`, the public API; `session_of` returns the internal `Session` of a `Run`.
+    opener: `begin_run` starts a run; `reopen_run` acquires its lease and opens its worktree.
+    attempts: `Session`, which carries out phases; options, errors and results of phases.
 """

@@ -18,7 +18,7 @@ from gitckpt.durable.run.writer import Writer, append_log
 from gitckpt.git.repository import Repository
 from gitckpt.model import arguments, runstate, times
 from gitckpt.model import phase as phase_labels
-from gitckpt.model.arguments import closest, folded, require, require_number, shell_word
+from gitckpt.model.arguments import closest, normalize_name, require, require_number, shell_word
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline
 from gitckpt.model.errors import CkptError, StateError, UsageError
 from gitckpt.model.times import MICRO
@@ -32,7 +32,7 @@ from gitckpt.store.snapshot.limits import MORE_TIME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.durable.run.opener import Opening
+    from gitckpt.durable.run.opener import ReopenedRun
     from gitckpt.store.records.draft import Details
 
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class PhaseFailed(CkptError):
-    """A phase failed; `code` and `output` are the exit code and output of its command."""
+    """Raised if a phase fails, with the exit code and output of the phase's command."""
 
     exit_code = 20
     status = "failed"
@@ -61,36 +61,36 @@ class PhaseFailed(CkptError):
 
 
 class PhaseBlocked(PhaseFailed):
-    """A phase cannot continue without the help of a person."""
+    """Raised if a phase cannot continue until a person solves a problem."""
 
     exit_code = 4
     status = "blocked"
 
 
 class AgentUnusable(PhaseFailed):
-    """An agent is missing, not logged in, or rejects its options."""
+    """Raised if an AI agent is not installed, not logged in, or rejects its options."""
 
     exit_code = 4
 
 
 class PhaseDeferred(PhaseFailed):
-    """A phase asks to be retried later, such as by exit code 75."""
+    """Raised if a phase asks to be retried later, for example by exit code 75."""
 
     status = "partial"
 
 
 class Cancelled(PhaseFailed):
-    """A person asked the driver to stop."""
+    """Raised if a person asked the process that drives the run to stop."""
 
     exit_code = 130
 
 
 class DeadlineReached(PhaseFailed):
-    """The run reached its deadline."""
+    """Raised if the deadline of the run has passed."""
 
 
 class Changed(UsageError):
-    """Inputs or definition of a run changed since its start; `what` lists the changes."""
+    """Raised if a run's inputs or pipeline changed; `what` describes each change."""
 
     def __init__(
         self,
@@ -108,12 +108,12 @@ _STOP_POLL, _COMMIT_POLL = 0.5, 2.0
 
 
 @contextlib.contextmanager
-def repeating(interval: float, action: Callable[[], bool]) -> Iterator[None]:
-    """Repeat an action in a thread until it returns False or the `with` block ends."""
-    closing = threading.Event()
+def repeat_in_thread(interval: float, action: Callable[[], bool]) -> Iterator[None]:
+    """In the `with` block, repeat `action` in a thread until `action` returns False."""
+    stop_event = threading.Event()
 
     def repeat() -> None:
-        while not closing.wait(interval) and action():
+        while not stop_event.wait(interval) and action():
             pass
 
     thread = threading.Thread(target=repeat, daemon=True)
@@ -121,11 +121,11 @@ def repeating(interval: float, action: Callable[[], bool]) -> Iterator[None]:
     try:
         yield
     finally:
-        closing.set()
+        stop_event.set()
         thread.join()
 
 
-def renewing(hold: Hold, repository: Repository) -> contextlib.AbstractContextManager[None]:
+def renew_in_thread(hold: Hold, repository: Repository) -> contextlib.AbstractContextManager[None]:
     def renew() -> bool:
         try:
             hold.renew()
@@ -135,84 +135,83 @@ def renewing(hold: Hold, repository: Repository) -> contextlib.AbstractContextMa
             append_log(repository, f"cannot renew the lease of {hold.lease.run}: {error.message}")
         return True
 
-    return repeating(RENEWAL, renew)
+    return repeat_in_thread(RENEWAL, renew)
 
 
 class Autosaver:
-    """Records changed files while a phase runs: at intervals, and after each commit."""
+    """Records checkpoints while a phase runs: at intervals, and after each git commit."""
 
     def __init__(self, session: Session, phase: str) -> None:
         self._session, self._phase = session, phase
-        self._saved = _commit_and_tree(session.writer.newest)
+        self._saved = _get_commit_and_tree(session.writer.newest)
         self._store: Checkpoints | None = None
         self._saving = threading.Lock()
         self._has_warned = False
         self.failures: list[str] = []
 
-    def saving(self, interval: float) -> contextlib.AbstractContextManager[None]:
-        step, waited = min(interval, _COMMIT_POLL), 0.0
+    def save_in_thread(self, interval: float) -> contextlib.AbstractContextManager[None]:
+        check_interval, seconds_since_save = min(interval, _COMMIT_POLL), 0.0
 
         def save_if_due() -> bool:
-            nonlocal waited
-            waited += step
+            nonlocal seconds_since_save
+            seconds_since_save += check_interval
             try:
                 with self._saving:
-                    store = self._thread_store()
-                    if waited >= interval or store.objects.head()[0] != self._saved[0]:
-                        waited = 0.0
-                        self._save(store)
+                    store = self._open_thread_store()
+                    if seconds_since_save >= interval or store.objects.head()[0] != self._saved[0]:
+                        seconds_since_save = 0.0
+                        self._save_changes(store)
             except LeaseLost:
                 return False
             except CkptError as error:
                 self.failures.append(error.message)
-                sentence = f"autosave of run {self._session.id} failed: {error.message}"
-                append_log(self._session.store.repository, sentence)
+                log_line = f"autosave of run {self._session.id} failed: {error.message}"
+                append_log(self._session.store.repository, log_line)
             return True
 
-        return repeating(step, save_if_due)
+        return repeat_in_thread(check_interval, save_if_due)
 
     @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Prevent autosaves in the `with` block, which may write a checkpoint itself."""
+    def prevent_saves(self) -> Iterator[None]:
         with self._saving:
             yield
-            self._saved = _commit_and_tree(self._session.writer.newest)
+            self._saved = _get_commit_and_tree(self._session.writer.newest)
 
     def close(self) -> None:
         if self._store is not None:
             self._store.close()
 
-    def _thread_store(self) -> Checkpoints:
+    def _open_thread_store(self) -> Checkpoints:
         # The session's store belongs to the driver's thread.
         if self._store is None:
-            original = self._session.store.repository
-            repository = Repository(original.git_dir, original.worktree, original.object_format)
+            source = self._session.store.repository
+            repository = Repository(source.git_dir, source.worktree, source.object_format)
             self._store = self._session.store.seen_from(repository, "plumbing")
         return self._store
 
-    def _save(self, store: Checkpoints) -> None:
+    def _save_changes(self, store: Checkpoints) -> None:
         session, commit = self._session, store.objects.head()[0]
-        newest = store.heads.read(session.id)
-        if newest.git_sha == commit != self._saved[0]:  # the hook has recorded commit and files
-            self._saved = _commit_and_tree(newest)
+        run_head = store.heads.read(session.id)
+        if run_head.git_sha == commit != self._saved[0]:  # the hook has recorded commit and files
+            self._saved = _get_commit_and_tree(run_head)
             return
-        files = store.capture(session.writer.limits, session.files.added)
-        if files.degraded and not self._has_warned:
+        snapshot = store.capture(session.writer.limits, session.files.added)
+        if snapshot.degraded and not self._has_warned:
             self._has_warned = True
-            store.announce(f"no autosaves of run {session.id}: {files.degraded}; {MORE_TIME}")
-        if (commit, files.tree) == self._saved and not files.degraded:
+            store.announce(f"no autosaves of run {session.id}: {snapshot.degraded}; {MORE_TIME}")
+        if (commit, snapshot.tree) == self._saved and not snapshot.degraded:
             return
         label = f"{self._phase}-progress"
-        details: Any = {"run": session.id, "trigger": PHASE, "guard": session.hold}
-        checkpoint = store.record(label, worktree=files, **details)
-        failure = capture.repair(store.repository, store.objects, checkpoint, store.announce)
-        if failure is not None:
+        record_options: Any = {"run": session.id, "trigger": PHASE, "guard": session.hold}
+        checkpoint = store.record(label, worktree=snapshot, **record_options)
+        repair_error = capture.repair(store.repository, store.objects, checkpoint, store.announce)
+        if repair_error is not None:
             store.remove([checkpoint.id])
-            raise failure
-        self._saved = _commit_and_tree(checkpoint)
+            raise repair_error
+        self._saved = _get_commit_and_tree(checkpoint)
 
 
-def _commit_and_tree(checkpoint: Checkpoint) -> tuple[str, str | None]:
+def _get_commit_and_tree(checkpoint: Checkpoint) -> tuple[str, str | None]:
     return checkpoint.git_sha, checkpoint.tree
 
 
@@ -220,28 +219,27 @@ FAILED, BLOCKED, PARTIAL, COMPLETE = "failed", "blocked", "partial", "complete"
 
 
 @dataclass(frozen=True, slots=True)
-class NextAttempt:
+class AttemptPlan:
     attempt: Attempt
     crashed: bool  # the process of the last attempt ended before the result was recorded
     is_first: bool  # the first attempt at the phase
 
 
-def next_attempt(
+def plan_attempt(
     last: Attempt | None, phase: str, inputs: Mapping[str, str], number: int = 0
-) -> NextAttempt:
-    """Return the next attempt at a phase; after a crash, it counts as a recovery."""
-    is_same = last is not None and last.phase == phase
-    if last is None or not is_same or last.ended == COMPLETE:
-        number = last.number if last is not None and is_same else number
-        return NextAttempt(Attempt(phase, number + 1, inputs=inputs), crashed=False, is_first=True)
-    crashed = last.ended is None
+) -> AttemptPlan:
+    is_same_phase = last is not None and last.phase == phase
+    if last is None or not is_same_phase or last.ended == COMPLETE:
+        number = last.number if last is not None and is_same_phase else number
+        return AttemptPlan(Attempt(phase, number + 1, inputs=inputs), crashed=False, is_first=True)
+    has_crashed = last.ended is None
     attempt = Attempt(phase, last.number + 1, began=last.began, inputs=inputs)
-    if crashed or (last.ended == FAILED and last.retry_at is not None):
-        attempt = replace(attempt, failures=last.failures, recoveries=last.recoveries + crashed)
-    return NextAttempt(attempt, crashed=crashed, is_first=False)
+    if has_crashed or (last.ended == FAILED and last.retry_at is not None):
+        attempt = replace(attempt, failures=last.failures, recoveries=last.recoveries + has_crashed)
+    return AttemptPlan(attempt, crashed=has_crashed, is_first=False)
 
 
-def require_name(name: str) -> None:
+def require_phase_name(name: str) -> None:
     if (
         not isinstance(name, str)
         or not name.strip()
@@ -255,12 +253,12 @@ def require_name(name: str) -> None:
 
 def find_phase(text: str, names: Sequence[str], run: str) -> str:
     # An exact name has precedence over a name with other case or hyphens.
-    by_name = {folded(name): name for name in reversed(names)}
-    if text in names or folded(text) in by_name:
-        return text if text in names else by_name[folded(text)]
-    close = closest(folded(text), by_name)
+    folded_names = {normalize_name(name): name for name in reversed(names)}
+    if text in names or normalize_name(text) in folded_names:
+        return text if text in names else folded_names[normalize_name(text)]
+    closest_name = closest(normalize_name(text), folded_names)
     hint = f"the phases: {', '.join(names)}" if names else "the run has no phases; omit --from"
-    hint = f"did you mean {by_name[close]}? T{hint[1:]}" if close else hint
+    hint = f"did you mean {folded_names[closest_name]}? T{hint[1:]}" if closest_name else hint
     raise UsageError(f"run {run} has no phase {text!r}", hint=hint)
 
 
@@ -284,19 +282,19 @@ def to_json(value: Any, path: str = "") -> str:
 
 def _require_json(value: Any, path: str) -> None:
     if type(value) is dict:
-        for key, inner in value.items():
+        for key, inner_value in value.items():
             if type(key) is not str:
                 raise StateError(f"{path}/{key}", f"a key must be a string, not {key!r:.60}")
-            _require_json(inner, f"{path}/{key}")
+            _require_json(inner_value, f"{path}/{key}")
     elif type(value) is list:
-        for number, inner in enumerate(value):
-            _require_json(inner, f"{path}/{number}")
+        for position, inner_value in enumerate(value):
+            _require_json(inner_value, f"{path}/{position}")
     elif value is not None and type(value) not in (str, int, float, bool):
-        kind = type(value).__name__
-        raise StateError(path, f"{kind} is not a JSON value: {value!r:.60}")
+        type_name = type(value).__name__
+        raise StateError(path, f"{type_name} is not a JSON value: {value!r:.60}")
 
 
-def differing_inputs(old: Mapping[str, str], new: Mapping[str, str], kind: str) -> list[str]:
+def describe_input_changes(old: Mapping[str, str], new: Mapping[str, str], kind: str) -> list[str]:
     sentences = []
     for name in {**old, **new}:
         if old.get(name) != new.get(name):
@@ -322,7 +320,7 @@ MAX_RECOVERIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """Retries of a phase after a failure. Durations are in microseconds."""
+    """Settings for retrying a failed phase. Durations are in microseconds."""
 
     attempts: int = 0  # after the first
     delay: int = MICRO  # before the first retry
@@ -338,23 +336,23 @@ class Retries:
         for name, maximum in (("backoff", math.inf), ("jitter", 1)):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 <= value <= maximum:
-                expected = "a number from 0 " + ("on" if maximum > 1 else "to 1")
-                raise arguments.refused(name, value, expected)
-        object.__setattr__(self, "on", arguments.instances("on", self.on, int, "an exit code"))
+                expected_text = "a number from 0 " + ("on" if maximum > 1 else "to 1")
+                raise arguments.refusal(name, value, expected_text)
+        object.__setattr__(self, "on", arguments.as_tuple("on", self.on, int, "an exit code"))
 
     @property
     def longest_wait(self) -> int:
         return round(min(self.max_delay, _MAX_WAIT) * (1 + self.jitter))
 
     def wait_before(self, attempt: int, random: float) -> int:
-        """Return the wait in microseconds; `random`, from 0 to 1, selects the jitter."""
+        """Return the microseconds to wait before an attempt; `random` (0 to 1) is jitter."""
         if attempt < 2 or not self.delay:
             return 0
-        longest = min(self.max_delay, _MAX_WAIT)
+        longest_wait = min(self.max_delay, _MAX_WAIT)
         try:
-            wait = min(self.delay * self.backoff ** (attempt - 2), longest)
+            wait = min(self.delay * self.backoff ** (attempt - 2), longest_wait)
         except OverflowError:
-            wait = longest
+            wait = longest_wait
         return round(wait * (1 + self.jitter * (2 * random - 1)))
 
     def retries(self, code: int | None) -> bool:
@@ -382,65 +380,64 @@ class PhaseOptions:
     def __post_init__(self) -> None:
         # Check now: after a failed phase, an error here would prevent the record of the failure.
         require("retries", self.retries, Retries, "a Retries")
-        for kind in self.retry_on if isinstance(self.retry_on, tuple) else (self.retry_on,):
-            if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-                raise arguments.refused("retry_on", self.retry_on, "a tuple of exceptions")
+        for error_type in self.retry_on if isinstance(self.retry_on, tuple) else (self.retry_on,):
+            if not (isinstance(error_type, type) and issubclass(error_type, BaseException)):
+                raise arguments.refusal("retry_on", self.retry_on, "a tuple of exceptions")
         require_number("autosave", self.autosave)
         require_number("max_recoveries", self.max_recoveries)
         if self.on_resume not in ON_RESUME:
-            raise arguments.refused("on_resume", self.on_resume, " or ".join(map(repr, ON_RESUME)))
+            raise arguments.refusal("on_resume", self.on_resume, " or ".join(map(repr, ON_RESUME)))
 
 
 USUAL = PhaseOptions()
 
 
-def failed_attempt(
+def fail_attempt(
     attempt: Attempt, error: BaseException, conduct: PhaseOptions, now: int
 ) -> Attempt:
-    """Return the record of an attempt that `error` ended; `now` is in microseconds."""
     failure = error if isinstance(error, PhaseFailed) else PhaseFailed("")
-    code, output, ended = failure.code, failure.output, failure.status
-    if not isinstance(code, int) or code.bit_length() >= 64:
-        code = None
+    exit_code, output, status = failure.code, failure.output, failure.status
+    if not isinstance(exit_code, int) or exit_code.bit_length() >= 64:
+        exit_code = None
     failures, retries, retry_at = attempt.failures + 1, conduct.retries, None
-    is_final = isinstance(error, PhaseBlocked | Cancelled | DeadlineReached | StateError)
-    may_retry = retries.retries(code) or isinstance(error, PhaseDeferred)
-    may_retry = may_retry and isinstance(error, conduct.retry_on) and not is_final
+    is_final_error = isinstance(error, PhaseBlocked | Cancelled | DeadlineReached | StateError)
+    may_retry = retries.retries(exit_code) or isinstance(error, PhaseDeferred)
+    may_retry = may_retry and isinstance(error, conduct.retry_on) and not is_final_error
     if may_retry and failures <= retries.attempts:
-        random = int.from_bytes(os.urandom(4)) / 2**32
-        ended, retry_at = FAILED, times.to_text(now + retries.wait_before(failures + 1, random))
+        jitter = int.from_bytes(os.urandom(4)) / 2**32
+        status, retry_at = FAILED, times.to_text(now + retries.wait_before(failures + 1, jitter))
     if output is not None:
-        output = _masked(_without_surrogates(output)[-_MAX_TEXT:])
-    attempt = replace(attempt, ended=ended, failures=failures, retry_at=retry_at)
-    return replace(attempt, exit_code=code, output=output)
+        output = _mask_secrets(_escape_surrogates(output)[-_MAX_TEXT:])
+    attempt = replace(attempt, ended=status, failures=failures, retry_at=retry_at)
+    return replace(attempt, exit_code=exit_code, output=output)
 
 
-def error_lines(error: BaseException) -> list[str]:
+def describe_error(error: BaseException) -> list[str]:
     if isinstance(error, PhaseFailed):
         lines = [_shorten(line) for line in error.errors[:_MAX_ERRORS]]
-        omitted = len(error.errors) - len(lines)
-        lines += [f"and {omitted:,} more"] if omitted else []
+        omitted_count = len(error.errors) - len(lines)
+        lines += [f"and {omitted_count:,} more"] if omitted_count else []
     elif isinstance(error, KeyboardInterrupt):
         lines = ["interrupted"]
     else:
         # Works for exceptions whose __str__ raises, too.
         text = str(traceback.TracebackException(type(error), error, None, compact=True))
         lines = [_shorten(f"{type(error).__name__}: {text}" if text else type(error).__name__)]
-    return [str(_masked(line)) for line in lines]
+    return [str(_mask_secrets(line)) for line in lines]
 
 
 def _shorten(text: object) -> str:
-    full_text = _without_surrogates(text)
-    cut = f"{full_text[:_MAX_TEXT]}… ({len(full_text):,} characters)"
-    return full_text if len(full_text) <= _MAX_TEXT else cut
+    full_text = _escape_surrogates(text)
+    cut_text = f"{full_text[:_MAX_TEXT]}… ({len(full_text):,} characters)"
+    return full_text if len(full_text) <= _MAX_TEXT else cut_text
 
 
-def _without_surrogates(text: object) -> str:
+def _escape_surrogates(text: object) -> str:
     # File names and program output may contain lone surrogates, which UTF-8 cannot encode.
     return str(text).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _masked(text: str | None) -> str | None:
+def _mask_secrets(text: str | None) -> str | None:
     if not text:
         return text
     from gitckpt.store import secrets
@@ -458,22 +455,22 @@ class CurrentAttempt:
         self._saver = Autosaver(session, self._attempt.phase)
 
     def carry_out(self, action: Callable[[Attempt], PhaseResult]) -> Any:
-        """Run the action and record the outcome; return its result or raise its error."""
         session, phase = self._session, self._attempt.phase
         try:
             interval = self._conduct.autosave / MICRO
-            with self._saver.saving(interval) if interval else contextlib.nullcontext():
-                ended = action(self._attempt)
-            result, output = to_json(ended.result, f"/{phase}"), _masked(ended.output)
-            attempt = replace(self._attempt, exit_code=ended.code, output=output, ended=COMPLETE)
-            self._record(replace(attempt, result=_masked(result)), followed=self._followed)
+            with self._saver.save_in_thread(interval) if interval else contextlib.nullcontext():
+                outcome = action(self._attempt)
+            result = to_json(outcome.result, f"/{phase}")
+            output = _mask_secrets(outcome.output)
+            attempt = replace(self._attempt, exit_code=outcome.code, output=output, ended=COMPLETE)
+            self._write_end(replace(attempt, result=_mask_secrets(result)), followed=self._followed)
         except LeaseLost:
             raise
         except BaseException as error:
-            if session.writer.has_ended(phase):
+            if session.writer.is_phase_complete(phase):
                 raise  # interrupted after the completion was recorded or queued
             session.state = self._state_before
-            self._fail(error)
+            self._record_failure(error)
             raise
         finally:
             self._saver.close()
@@ -483,7 +480,7 @@ class CurrentAttempt:
     def milestone(self, **details: Unpack[Details]) -> None:
         session = self._session
         attempt = replace(self._attempt, began=session.store.new_id(), recoveries=0)
-        with self._saver.paused():
+        with self._saver.prevent_saves():
             details |= {"id": str(attempt.began), "attempt": attempt}
             label = f"{attempt.phase}-progress"
             session.writer.write(label, session.state, capture=True, **details)
@@ -491,11 +488,11 @@ class CurrentAttempt:
             self._attempt = session.last_attempt = attempt
             self._state_before = copy.deepcopy(session.state)
 
-    def _fail(self, error: BaseException) -> None:
-        attempt = failed_attempt(self._attempt, error, self._conduct, self._session.store.clock())
-        self._record(attempt, errors=error_lines(error))
+    def _record_failure(self, error: BaseException) -> None:
+        attempt = fail_attempt(self._attempt, error, self._conduct, self._session.store.clock())
+        self._write_end(attempt, errors=describe_error(error))
 
-    def _record(
+    def _write_end(
         self, attempt: Attempt, *, errors: Sequence[str] = (), followed: bool = False
     ) -> None:
         session, seconds = self._session, round(time.monotonic() - self._started, 3)
@@ -506,19 +503,19 @@ class CurrentAttempt:
 class Session:
     """A run that this process drives: its lease, worktree, state and attempts."""
 
-    def __init__(self, opening: Opening, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, opening: ReopenedRun, sleep: Callable[[float], None] = time.sleep) -> None:
         self._opening, self._sleep = opening, sleep
         self.id, self.path, self.store = opening.run, opening.path, opening.store
         self.hold, self.files, newest = opening.hold, opening.files, opening.newest
-        made_at = time.time() if opening.is_new else None
+        created_at = time.time() if opening.is_new else None
         self.attempts = Attempts(opening.store, self.id, is_new=(newest.sequence or 0) <= 1)
-        self.writer = Writer(self.store, self.id, self.hold, self.files, newest, made_at=made_at)
+        self.writer = Writer(self.store, self.id, self.hold, self.files, newest, made_at=created_at)
         self.state: dict[str, Any] = dict(newest.state)  # a phase may change it
         self.last_attempt: Attempt | None = newest.attempt
         self._current: CurrentAttempt | None = None
         self._renewer = contextlib.ExitStack()
-        self._renewer.enter_context(renewing(self.hold, self.store.repository))
-        if runstate.rewinding_to(newest) is not None:  # the last driver was killed in a rewind
+        self._renewer.enter_context(renew_in_thread(self.hold, self.store.repository))
+        if runstate.rewind_target(newest) is not None:  # the last driver was killed in a rewind
             self.writer.go_back(newest)
 
     @property
@@ -550,14 +547,14 @@ class Session:
 
     def wait(self, seconds: float) -> None:
         require("seconds", seconds, (int, float), "a number of seconds")
-        until = self.store.clock() + seconds * MICRO
+        end_time = self.store.clock() + seconds * MICRO
         # Use the store's clock: other clocks stop while the machine sleeps. Limit the wait by
         # `seconds`, as that clock may be set back.
-        while (remaining := min((until - self.store.clock()) / MICRO, seconds)) > 0:
+        while (remaining_seconds := min((end_time - self.store.clock()) / MICRO, seconds)) > 0:
             self.check()
-            pause = min(remaining, _STOP_POLL)
-            self._sleep(pause)
-            seconds -= pause
+            pause_seconds = min(remaining_seconds, _STOP_POLL)
+            self._sleep(pause_seconds)
+            seconds -= pause_seconds
 
     def seconds_left(self) -> float | None:
         deadline = self.pipeline.deadline
@@ -566,7 +563,7 @@ class Session:
         return (times.from_text(deadline) - self.store.clock()) / MICRO
 
     def has_changed_files(self, attempt: Attempt) -> bool:
-        return self.attempts.differs_from(attempt.began or self.writer.newest.id)
+        return self.attempts.has_changed_since(attempt.began or self.writer.newest.id)
 
     def record_attempt(
         self, status: str, *, capture: bool = False, followed: bool = False, **details: Any
@@ -585,31 +582,31 @@ class Session:
         conduct: PhaseOptions,
         followed: bool = False,
     ) -> Any:
-        """Carry out a phase as `Run.phase` does, but pass its attempt to the action.
+        """Carry out a phase as `Run.phase` does, but pass the current attempt to `action`.
 
-        `inputs` maps names to digests. With `followed`, the completion of the phase is recorded
-        together with the start of the next phase.
+        `inputs` maps names of inputs to digests of their values. With `followed`, the completion
+        of the phase is not recorded at once, but together with the start of the next phase.
         """
-        require_name(name)
+        require_phase_name(name)
         if name in self.writer.completed:
             return self._read_result(name, inputs)
-        upcoming = next_attempt(self.last_attempt, name, inputs, self.attempts.attempts_at(name))
-        if upcoming.crashed and upcoming.attempt.recoveries > conduct.max_recoveries:
-            self._block(upcoming.attempt, conduct)
+        plan = plan_attempt(self.last_attempt, name, inputs, self.attempts.attempts_at(name))
+        if plan.crashed and plan.attempt.recoveries > conduct.max_recoveries:
+            self._block_phase(plan.attempt, conduct)
         while True:
             self._wait_for_retry(conduct)
-            self._begin(upcoming, conduct)
+            self._begin_attempt(plan, conduct)
             self._current = CurrentAttempt(self, conduct, followed=followed)
             try:
                 return self._current.carry_out(action)
             except conduct.retry_on as error:
-                last = self.last_attempt
-                is_final = isinstance(error, LeaseLost | Cancelled | PhaseBlocked | DeadlineReached)
-                if is_final or last is None or last.retry_at is None:
+                last_attempt = self.last_attempt
+                ends_run = isinstance(error, LeaseLost | Cancelled | PhaseBlocked | DeadlineReached)
+                if ends_run or last_attempt is None or last_attempt.retry_at is None:
                     raise
             finally:
                 self._current = None
-            upcoming = next_attempt(self.last_attempt, name, inputs)
+            plan = plan_attempt(self.last_attempt, name, inputs)
 
     def milestone(self, **details: Unpack[Details]) -> None:
         if self._current is None:
@@ -620,42 +617,42 @@ class Session:
         self.check()
 
     def _read_result(self, name: str, inputs: Mapping[str, str]) -> Any:
-        attempt = self.writer.completing_attempt(name)
+        attempt = self.writer.find_completing_attempt(name)
         if attempt is None:
             return None  # recorded as complete by another tool
-        differing = differing_inputs(attempt.inputs, inputs, f"phase {name!r}: input")
-        if differing and attempt.ended == COMPLETE and not self._opening.accepts_changes:
-            raise Changed(self.id, differing)
+        input_changes = describe_input_changes(attempt.inputs, inputs, f"phase {name!r}: input")
+        if input_changes and attempt.ended == COMPLETE and not self._opening.accepts_changes:
+            raise Changed(self.id, input_changes)
         return None if attempt.result is None else json.loads(attempt.result)
 
-    def _begin(self, upcoming: NextAttempt, conduct: PhaseOptions) -> None:
+    def _begin_attempt(self, plan: AttemptPlan, conduct: PhaseOptions) -> None:
         self.check()
-        attempt = upcoming.attempt
-        if not upcoming.is_first:
+        attempt = plan.attempt
+        if not plan.is_first:
             self.writer.flush()
             # Files that changed after an orderly end are the work of a person: keep them.
-            keeps = conduct.on_resume == KEEP
-            if not keeps and not upcoming.crashed:
-                keeps = self.attempts.was_worked_on(attempt.phase, self.writer.newest.id)
-            attempt = replace(attempt, began=attempt.began or self.attempts.began(attempt.phase))
+            keeps_files = conduct.on_resume == KEEP
+            if not keeps_files and not plan.crashed:
+                keeps_files = self.attempts.has_work_since(attempt.phase, self.writer.newest.id)
+            attempt = replace(attempt, began=attempt.began or self.attempts.start_of(attempt.phase))
             self.writer.remove_locks()
-            if not keeps and attempt.began is not None:
+            if not keeps_files and attempt.began is not None:
                 self.writer.go_back(trust.read(self.store, self.id, attempt.began))
         self.last_attempt = attempt
         self.attempts.count_attempt(attempt)
         self.record_attempt("started")
 
-    def _block(self, attempt: Attempt, conduct: PhaseOptions) -> None:
+    def _block_phase(self, attempt: Attempt, conduct: PhaseOptions) -> None:
         phase, limit = attempt.phase, f"the limit is {conduct.max_recoveries}"
         message = f"phase {phase!r} crashed {attempt.recoveries} times for unknown reasons; {limit}"
         self.last_attempt = replace(attempt, number=attempt.number - 1, ended=BLOCKED)
         self.record_attempt("blocked", capture=True, errors=[message])
-        redo = f"git ckpt resume {self.id} --from {shell_word(phase)}"
-        raise PhaseBlocked(message, hint=f"find the cause, then: {redo}")
+        redo_command = f"git ckpt resume {self.id} --from {shell_word(phase)}"
+        raise PhaseBlocked(message, hint=f"find the cause, then: {redo_command}")
 
     def _wait_for_retry(self, conduct: PhaseOptions) -> None:
-        last = self.last_attempt
-        if last is not None and last.retry_at is not None:
+        last_attempt = self.last_attempt
+        if last_attempt is not None and last_attempt.retry_at is not None:
             # Limit the wait: the clock may have been ahead when `retry_at` was recorded.
-            wait = times.from_text(last.retry_at) - self.store.clock()
-            self.wait(min(wait, conduct.retries.longest_wait) / MICRO)
+            wait_microseconds = times.from_text(last_attempt.retry_at) - self.store.clock()
+            self.wait(min(wait_microseconds, conduct.retries.longest_wait) / MICRO)

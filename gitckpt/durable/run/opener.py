@@ -1,4 +1,4 @@
-"""Begin a run or reopen it: first checkpoint, lease, worktree and files."""
+"""Record the first checkpoint of a run; reopen runs with their lease and worktree."""
 
 from __future__ import annotations
 
@@ -29,8 +29,6 @@ from gitckpt.store.worktrees import opener, resumption
 
 
 class OpenOptions(TypedDict, total=False):
-    """Options for reopening a run, as `Run.resume` takes them."""
-
     accept_changes: bool
     again: bool
     adapter: str
@@ -42,9 +40,7 @@ class OpenOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
-    """A reopened run, whose lease this process has acquired."""
-
+class ReopenedRun:
     run: str
     path: str  # of the worktree
     store: Checkpoints  # opened in the worktree
@@ -61,7 +57,7 @@ class Opening:
         self.leases.close()
 
 
-def begin(
+def begin_run(
     store: Checkpoints,
     name: str,
     *,
@@ -83,126 +79,126 @@ def begin(
     if pipeline.name is not None:
         # The run's worktree will contain the settings file of that commit.
         settings.require_correct(store.repository, commit)
-    worktree = CLEAN
+    snapshot = CLEAN
     if run_settings.limits.submodules:
-        worktree = replace(CLEAN, submodules=submodules.capture_tree(store, commit))
+        snapshot = replace(CLEAN, submodules=submodules.capture_tree(store, commit))
     if files:
-        worktree = run_files.with_inputs(store.repository, store.objects, worktree, commit, files)
-    details: Any = {"worktree": worktree, "trigger": PHASE, "pipeline": pipeline}
-    first = store.record(ref_names.RUN_STARTED, state, start=name, key=key, base=commit, **details)
+        snapshot = run_files.with_inputs(store.repository, store.objects, snapshot, commit, files)
+    details: Any = {"worktree": snapshot, "trigger": PHASE, "pipeline": pipeline}
+    record = store.record(ref_names.RUN_STARTED, state, start=name, key=key, base=commit, **details)
     if files:
-        run_files.of_run(store.repository, str(first.run)).write_inputs(files)
-    return first
+        run_files.files_of_run(store.repository, str(record.run)).write_inputs(files)
+    return record
 
 
 def find_or_begin(
     store: Checkpoints, name: str, *, key: str | None, base: str, state: Mapping[str, Any]
 ) -> tuple[Checkpoint, bool]:
-    """Begin a run without a pipeline, or find the run with `key`.
+    """Start a run without a pipeline, or find the run that was started with `key`.
 
-    Returns the newest checkpoint of the run, and whether the run is new.
+    Returns the newest checkpoint of the run, and True if the run is new.
     """
     require_text("name", name)
     try:
-        return begin(store, name, base=base, state=state, pipeline=Pipeline(), key=key), True
+        return begin_run(store, name, base=base, state=state, pipeline=Pipeline(), key=key), True
     except RunExists as error:
-        return _require_trusted(store, error.run, trusted=False), False
+        return _read_trusted_checkpoint(store, error.run, trusted=False), False
 
 
-def require_known(names: Iterable[str], known_names: Iterable[str]) -> None:
-    unknown = sorted({*names} - {*known_names})
-    if unknown:
+def require_known_arguments(names: Iterable[str], known_names: Iterable[str]) -> None:
+    unknown_names = sorted({*names} - {*known_names})
+    if unknown_names:
         hint = f"valid arguments: {', '.join(sorted(known_names))}"
-        raise UsageError(f"there is no argument {unknown[0]!r}", hint=hint)
+        raise UsageError(f"there is no argument {unknown_names[0]!r}", hint=hint)
 
 
-def reopen(store: Checkpoints, run: str, **options: Unpack[OpenOptions]) -> Opening:
-    """Acquire the lease of a run, and open its worktree or recreate a missing one."""
-    require_known(options, OpenOptions.__annotations__)
+def reopen_run(store: Checkpoints, run: str, **options: Unpack[OpenOptions]) -> ReopenedRun:
+    """Acquire the lease of a run, and open its worktree, which is created if missing."""
+    require_known_arguments(options, OpenOptions.__annotations__)
     accepts_complete = options.get("again", False)
-    newest = _require_trusted(store, run, trusted=options.get("trust", False))
+    newest = _read_trusted_checkpoint(store, run, trusted=options.get("trust", False))
     if not accepts_complete:
         release_completed(store, run)
-    require_open(store, newest, again=accepts_complete)
+    require_incomplete(store, newest, again=accepts_complete)
     source = store.repository
-    with contextlib.ExitStack() as cleanup:
+    with contextlib.ExitStack() as cleanups:
         lease_repository = Repository(source.git_dir, source.worktree, source.object_format)
         lease_store = store.seen_from(lease_repository, "plumbing")
-        cleanup.callback(lease_store.close)
-        holder, length = options.get("holder", "a program"), options.get("lease", LENGTH)
+        cleanups.callback(lease_store.close)
+        holder, lease_length = options.get("holder", "a program"), options.get("lease", LENGTH)
         take_over = options.get("take_over", False)
-        hold = lease_store.leases.acquire(run, holder, length, take_over=take_over)
-        cleanup.callback(_release, hold)
+        hold = lease_store.leases.acquire(run, holder, lease_length, take_over=take_over)
+        cleanups.callback(_release_lease, hold)
         # Read the run again: the last driver may have written until now.
-        newest = _require_trusted(store, run, trusted=False)
-        require_open(store, newest, again=accepts_complete)
+        newest = _read_trusted_checkpoint(store, run, trusted=False)
+        require_incomplete(store, newest, again=accepts_complete)
         # The scan takes 1 ms for 100 processes.
-        tag = EnvTag(run, hold.lease.token, source.common_dir)
-        ended = [] if hold.is_first else end_leftovers(tag)
+        env_tag = EnvTag(run, hold.lease.token, source.common_dir)
+        ended_processes = [] if hold.is_first else end_leftovers(env_tag)
         with lock_files(source, hold):
             opened = resumption.resume(store, newest, options.get("directory"), is_driven=True)
             if opened.unfiltered:  # an agent would take unfiltered files for real content
                 raise unfiltered.failure(opened.unfiltered, f"git ckpt resume {run}")
-            repository = administration.seen_from(source, opened.path)
+            repository = administration.open_linked(source, opened.path)
             if repository is None:
-                raise WorktreeError(f"{opened.path} is not a worktree", hint="run: git ckpt doctor")
-            files = run_files.of_run(source, run)
+                hint = "run: git ckpt doctor"
+                raise WorktreeError(f"{opened.path} is not a worktree", hint=hint)
+            files = run_files.files_of_run(source, run)
             if newest.tree is not None:
                 files.restore(source, store.objects, newest.tree)
             run_store = store.seen_from(repository, options.get("adapter", "auto"))
-            cleanup.callback(run_store.close)
-            update_remarks = rewind.catch_up(run_store, files, newest)
-        cleanup.pop_all()
+            cleanups.callback(run_store.close)
+            update_remarks = rewind.update_worktree(run_store, files, newest)
+        cleanups.pop_all()
     accepts, remarks = options.get("accept_changes", False), (*opened.remarks, *update_remarks)
-    if ended:
-        remarks = (f"ended processes of an earlier attempt: {', '.join(ended)}", *remarks)
-    is_new = opened.made
-    return Opening(
-        run, opened.path, run_store, files, hold, newest, is_new, remarks, accepts, lease_store
+    if ended_processes:
+        remarks = (f"ended processes of an earlier attempt: {', '.join(ended_processes)}", *remarks)
+    return ReopenedRun(
+        run, opened.path, run_store, files, hold, newest, opened.made, remarks, accepts, lease_store
     )
 
 
-def _require_trusted(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoint:
+def _read_trusted_checkpoint(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoint:
     store.heads.move_up(run)
-    oid, newest = store.heads.head(run)
-    if not local_checkpoints.is_local(store.repository, run, oid):
+    head_oid, newest = store.heads.read_head(run)
+    if not local_checkpoints.is_local(store.repository, run, head_oid):
         if not trusted:
-            raise trust.refusal(store, newest, trust.account(store, newest))
-        trust.adopt(store, run, oid)
+            raise trust.refusal_error(store, newest, trust.account(store, newest))
+        trust.adopt(store, run, head_oid)
     return newest
 
 
 def release_completed(store: Checkpoints, run: str) -> bool:
-    """Release the lease of a complete run whose driver was killed, if there is one."""
-    if store.heads.catch_up(run).label != ref_names.RUN_COMPLETE:
+    """Release the lease that a complete run still has; return whether there was one."""
+    if store.heads.move_up_and_read(run).label != ref_names.RUN_COMPLETE:
         return False
     lease = store.leases.read(run)
     if lease is None or lease[1].released is not None or store.leases.is_held(*lease):
         return False
-    _release(store.leases.acquire(run, "cleanup after a killed driver"))
+    _release_lease(store.leases.acquire(run, "cleanup after a killed driver"))
     return True
 
 
-def _release(hold: Hold) -> None:
+def _release_lease(hold: Hold) -> None:
     try:
         hold.release()
     except LeaseLost:
         return  # another driver has taken over
 
 
-def require_open(store: Checkpoints, newest: Checkpoint, *, again: bool = False) -> None:
+def require_incomplete(store: Checkpoints, newest: Checkpoint, *, again: bool = False) -> None:
     if newest.label == ref_names.RUN_COMPLETE and not again:
-        raise RunComplete(str(newest.run), _results(store, newest))
+        raise RunComplete(str(newest.run), _read_results(store, newest))
 
 
-def _results(store: Checkpoints, newest: Checkpoint) -> dict[str, Any]:
+def _read_results(store: Checkpoints, newest: Checkpoint) -> dict[str, Any]:
     # Omits phases whose checkpoints are gone.
     results: dict[str, Any] = {}
-    completed = newest.pipeline.completed if newest.pipeline is not None else {}
-    for phase, checkpoint_id in completed.items():
+    completed_phases = newest.pipeline.completed if newest.pipeline is not None else {}
+    for phase, checkpoint_id in completed_phases.items():
         with contextlib.suppress(NotFoundError):
             attempt = trust.read(store, str(newest.run), checkpoint_id).attempt
-            has_result = attempt is not None and attempt.phase == phase
-            result = attempt.result if attempt is not None and has_result else None
-            results[phase] = json.loads(result) if result is not None else None
+            is_of_phase = attempt is not None and attempt.phase == phase
+            json_result = attempt.result if attempt is not None and is_of_phase else None
+            results[phase] = json.loads(json_result) if json_result is not None else None
     return results

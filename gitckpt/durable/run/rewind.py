@@ -1,4 +1,4 @@
-"""Return to an earlier checkpoint, in the same worktree or in a fork of the run."""
+"""Restore an earlier checkpoint of a run in its worktree or in a new run, a fork."""
 
 from __future__ import annotations
 
@@ -32,62 +32,65 @@ PATIENCE = 0.5
 
 
 def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
-    """Restore a checkpoint's commit, files and index; return safety checkpoint ids."""
+    """Restore a checkpoint's commit, files and index.
+
+    Returns the ids of safety checkpoints, which hold the replaced commit, files and index.
+    """
     safety_ids: list[str] = []
     commit, branch = store.objects.head()
     checkpoint = manifest.with_commit(store.repository, checkpoint, None)[0]
     if (commit, branch) != (checkpoint.git_sha, checkpoint.branch) and checkpoint.git_sha:
         require_restorable(store, checkpoint)
-        message = f"before going back to {_short(checkpoint.id)}"
+        message = f"before going back to {_short_id(checkpoint.id)}"
         safety_ids.append(
             store.save(ref_names.SAFETY_COMPLETE, {}, trigger=SAFETY, message=message).id
         )
         _move_head(store, checkpoint, commit)
-    restored = restorer.restore(store, checkpoint)
-    for remark in restored.remarks:  # differences from the checkpoint
+    restore_result = restorer.restore(store, checkpoint)
+    for remark in restore_result.remarks:  # differences from the checkpoint
         store.announce(remark)
-    if restored.unfiltered:  # a phase would take unfiltered files for real content
-        raise unfiltered.failure(restored.unfiltered, f"git ckpt resume {checkpoint.run}")
-    if restored.kept:
-        raise kept_failure(restored.kept)
-    return [*safety_ids, *([restored.safety] if restored.safety else [])]
+    if restore_result.unfiltered:  # a phase would take unfiltered files for real content
+        raise unfiltered.failure(restore_result.unfiltered, f"git ckpt resume {checkpoint.run}")
+    if restore_result.kept:
+        raise kept_failure(restore_result.kept)
+    return [*safety_ids, *([restore_result.safety] if restore_result.safety else [])]
 
 
-def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[str, ...]:
-    """Update a worktree that is behind because the run continued elsewhere.
+def update_worktree(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[str, ...]:
+    """Restore the newest checkpoint in a worktree after its run continued elsewhere.
 
-    Returns remarks, () without changes. Raises the errors of `go_back`; the first call also raises
-    WorktreeError if the worktree has recorded checkpoints since the run continued elsewhere.
+    Returns sentences for the user, or () without changes. Raises the errors of `go_back`. The first
+    call raises WorktreeError if the worktree itself has recorded checkpoints since then.
     """
-    behind = ownership.behind_in(store.repository.git_dir)
-    if behind is None:
+    id_pair = ownership.read_behind(store.repository.git_dir)
+    if id_pair is None:
         return ()
-    old_id, adopted = behind
-    if store.refs.read(ref_names.CHECKPOINTS + adopted) is not None and newest.id not in behind:
+    stale_id, adopted_id = id_pair
+    if store.refs.read(ref_names.CHECKPOINTS + adopted_id) is not None and newest.id not in id_pair:
         # A commit or a save was recorded in the worktree: do not replace edits.
         ownership.forget_behind(store.repository)
-        message = f"run {newest.run} continued elsewhere until {_short(adopted)}, "
-        message += f"but its worktree recorded the newer {_short(newest.id)}"
+        message = f"run {newest.run} continued elsewhere until {_short_id(adopted_id)}, "
+        message += f"but its worktree recorded the newer {_short_id(newest.id)}"
         hint = f"to keep the files of the worktree: git ckpt resume {newest.run}; "
-        hint += f"to replace them: git ckpt resume {adopted} --rewind"
+        hint += f"to replace them: git ckpt resume {adopted_id} --rewind"
         raise WorktreeError(message, hint=hint)
     safety_ids: list[str] = []
-    if old_id != newest.id:
+    if stale_id != newest.id:
         remove_locks(store.repository, str(newest.run))
         restore_output(store, files, newest)
         try:
             safety_ids = go_back(store, newest)
         except WorktreeError as error:
-            raise _with_advice(store, newest, error) from None
+            raise _add_advice(store, newest, error) from None
     ownership.forget_behind(store.repository)
     if not safety_ids:
         return ()
-    saved = ", ".join(map(_short, safety_ids))
-    change = f"updated the worktree of the run from {_short(old_id)} to {_short(newest.id)}"
-    return (f"{change}; the earlier content is in {saved}",)
+    short_safety_ids = ", ".join(map(_short_id, safety_ids))
+    remark = f"updated the worktree of the run from {_short_id(stale_id)} to {_short_id(newest.id)}"
+    return (f"{remark}; the earlier content is in {short_safety_ids}",)
 
 
-def _with_advice(store: Checkpoints, newest: Checkpoint, error: WorktreeError) -> WorktreeError:
+def _add_advice(store: Checkpoints, newest: Checkpoint, error: WorktreeError) -> WorktreeError:
     advice = submodules.advice_of(error)
     if advice is None:
         return error
@@ -95,12 +98,12 @@ def _with_advice(store: Checkpoints, newest: Checkpoint, error: WorktreeError) -
     ownership.forget_behind(store.repository)
     hint = f"to continue without the submodule: git ckpt resume {newest.run}"
     if advice:
-        worktree = shell_word(str(store.repository.worktree))
-        hint = f"{advice}; then git ckpt restore {_short(newest.id)} in {worktree}; then, or {hint}"
+        path = shell_word(str(store.repository.worktree))
+        hint = f"{advice}; then git ckpt restore {_short_id(newest.id)} in {path}; then, or {hint}"
     return error.but(hint=hint)
 
 
-def _short(checkpoint_id: str) -> str:
+def _short_id(checkpoint_id: str) -> str:
     return checkpoint_id[: ids.SHORT]
 
 
@@ -111,54 +114,53 @@ def require_restorable(store: Checkpoints, checkpoint: Checkpoint) -> None:
 
 
 def restore_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) -> None:
-    """Restore differing output files of phases, after recording a safety checkpoint."""
-    present = store.capture(beside=files.added)
-    tree, repository = present.tree, store.repository
+    snapshot = store.capture(beside=files.added)
+    tree, repository = snapshot.tree, store.repository
     if tree is None:
         return
-    if run_files.output_of(repository, tree) == run_files.output_of(repository, checkpoint.tree):
+    if run_files.output_oid(repository, tree) == run_files.output_oid(repository, checkpoint.tree):
         return
-    message = f"before going back to {_short(checkpoint.id)}"
-    store.record(ref_names.SAFETY_COMPLETE, {}, worktree=present, trigger=SAFETY, message=message)
+    message = f"before going back to {_short_id(checkpoint.id)}"
+    store.record(ref_names.SAFETY_COMPLETE, {}, worktree=snapshot, trigger=SAFETY, message=message)
     files.restore_output(repository, store.objects, tree, checkpoint.tree)
 
 
 def is_redundant(
     store: Checkpoints, safety: Checkpoint, recorded: Checkpoint, target: Checkpoint
 ) -> bool:
-    """Return whether checkpoints `recorded` and `target` have all content of `safety`."""
+    """Return whether `recorded` and `target` have all content of checkpoint `safety`."""
     repository, objects = store.repository, store.objects
-    saved, recorded_files = (
-        manifest.contents_of(each, repository, objects) for each in (safety, recorded)
+    saved_files, recorded_files = (
+        manifest.contents_of(checkpoint, repository, objects) for checkpoint in (safety, recorded)
     )
-    indexes = [
-        comparison.merged_tree(repository, content, checkpoint.git_sha)
-        for content, checkpoint in ((saved, safety), (recorded_files, recorded))
+    index_trees = [
+        comparison.staged_tree(repository, contents, checkpoint.git_sha)
+        for contents, checkpoint in ((saved_files, safety), (recorded_files, recorded))
     ]
-    names = ("files", "raw", "directories", "modes")
-    is_same = all(getattr(saved, name) == getattr(recorded_files, name) for name in names)
-    is_plain = not (saved.operation or saved.flags or set(saved.index) - {0})
-    is_same = is_same and (is_plain or safety.worktree == recorded.worktree)
-    is_same = is_same and safety.git_sha in (recorded.git_sha, target.git_sha)
-    return is_same and indexes[0] == indexes[1]
+    keys = ("files", "raw", "directories", "modes")
+    is_contained = all(getattr(saved_files, key) == getattr(recorded_files, key) for key in keys)
+    is_plain = not (saved_files.operation or saved_files.flags or set(saved_files.index) - {0})
+    is_contained = is_contained and (is_plain or safety.worktree == recorded.worktree)
+    is_contained = is_contained and safety.git_sha in (recorded.git_sha, target.git_sha)
+    return is_contained and index_trees[0] == index_trees[1]
 
 
 def remove_locks(repository: Repository, run: str) -> None:
-    """Remove stale lock files of git processes that were killed with their command."""
+    """Remove the stale lock files that killed git processes left in a repository."""
     # A git command in the worktree may lock for long, such as while its editor is open: remove no
     # locks while a git process runs there, or if the system cannot tell. Other processes release
     # locks at once: a lock file that does not change for `PATIENCE` is stale.
-    branch, worktree = repository.head_ref(), repository.worktree or repository.git_dir
-    refs = [ref_names.RUNS + run, ref_names.LEASES + run, *([branch] if branch else [])]
-    paths = [os.path.join(repository.common_dir, f"{ref}.lock") for ref in refs]
+    branch_ref, worktree = repository.head_ref(), repository.worktree or repository.git_dir
+    refs = [ref_names.RUNS + run, ref_names.LEASES + run, *([branch_ref] if branch_ref else [])]
+    locks = [os.path.join(repository.common_dir, f"{ref}.lock") for ref in refs]
     if repository.is_linked:
-        names = [name for name in os.listdir(repository.git_dir) if name.endswith(".lock")]
-        paths += [os.path.join(repository.git_dir, name) for name in names]
-    locks = {path: identity for path in paths if (identity := _file_identity(path)) is not None}
-    if not locks or process_tree.is_working_in("git", worktree) is not False:
+        lock_names = [name for name in os.listdir(repository.git_dir) if name.endswith(".lock")]
+        locks += [os.path.join(repository.git_dir, name) for name in lock_names]
+    lock_ids = {path: identity for path in locks if (identity := _file_identity(path)) is not None}
+    if not lock_ids or process_tree.is_working_in("git", worktree) is not False:
         return
     time.sleep(PATIENCE)
-    for path, identity in locks.items():
+    for path, identity in lock_ids.items():
         if _file_identity(path) == identity:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
@@ -167,43 +169,43 @@ def remove_locks(repository: Repository, run: str) -> None:
 def _file_identity(path: str) -> tuple[int, int, int] | None:
     # Distinguishes a lock file from a later one of the same name.
     try:
-        status = os.lstat(path)
+        file_status = os.lstat(path)
     except FileNotFoundError:
         return None
-    return status.st_ino, status.st_mtime_ns, status.st_size
+    return file_status.st_ino, file_status.st_mtime_ns, file_status.st_size
 
 
-def fork(
+def fork_run(
     store: Checkpoints, checkpoint: Checkpoint, name: str | None = None, *, trusted: bool = False
 ) -> Checkpoint:
-    """Start a run that continues from a checkpoint; return the run's first checkpoint."""
-    is_local = trust.is_ours(store, checkpoint)
-    if not (is_local or trusted):
-        raise trust.refusal(store, checkpoint, trust.account(store, checkpoint))
+    """Start a new run at a checkpoint; return the first checkpoint of the new run."""
+    is_recorded_here = trust.is_trusted(store, checkpoint)
+    if not (is_recorded_here or trusted):
+        raise trust.refusal_error(store, checkpoint, trust.account(store, checkpoint))
     checkpoint = manifest.with_commit(store.repository, checkpoint, None)[0]
-    start_name = name or (checkpoint.run or checkpoint.phase_name)[16 if checkpoint.run else 0 :]
-    details: Any = {"worktree": checkpoint.worktree, "pipeline": checkpoint.pipeline}
-    details |= {"trigger": PHASE, "base": checkpoint.git_sha, "forked_from": checkpoint.id}
-    details["message"] = f"forked from {_short(checkpoint.id)}"
-    first = store.record(ref_names.RUN_STARTED, checkpoint.state, start=start_name, **details)
+    run_name = name or (checkpoint.run or checkpoint.phase_name)[16 if checkpoint.run else 0 :]
+    options: Any = {"worktree": checkpoint.worktree, "pipeline": checkpoint.pipeline}
+    options |= {"trigger": PHASE, "base": checkpoint.git_sha, "forked_from": checkpoint.id}
+    options["message"] = f"forked from {_short_id(checkpoint.id)}"
+    fork = store.record(ref_names.RUN_STARTED, checkpoint.state, start=run_name, **options)
     if local_checkpoints.is_captured_here(store.repository, checkpoint.id):
-        local_checkpoints.append_fork(store.repository, first.id)
-    if checkpoint.run is not None and not is_local:
-        trust.adopt(store, checkpoint.run, by=first.run)
+        local_checkpoints.append_fork(store.repository, fork.id)
+    if checkpoint.run is not None and not is_recorded_here:
+        trust.adopt(store, checkpoint.run, by=fork.run)
     if checkpoint.run is not None and checkpoint.pipeline is not None:
         # Copy the original input files: in those of checkpoints, secrets are masked.
         digests = checkpoint.pipeline.contents
-        inputs = run_files.of_run(store.repository, checkpoint.run).inputs().items()
-        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in inputs}
-        unchanged = {name: data for name, data in inputs if hashes[name] == digests.get(name)}
-        run_files.of_run(store.repository, str(first.run)).write_inputs(unchanged)
-    return first
+        files = run_files.files_of_run(store.repository, checkpoint.run).read_inputs().items()
+        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in files}
+        unchanged_files = {name: data for name, data in files if hashes[name] == digests.get(name)}
+        run_files.files_of_run(store.repository, str(fork.run)).write_inputs(unchanged_files)
+    return fork
 
 
 def _move_head(store: Checkpoints, checkpoint: Checkpoint, head: str) -> None:
     repository, commit = store.repository, checkpoint.git_sha
     branch = BRANCHES + checkpoint.branch if checkpoint.branch is not None else ""
-    message = f"git ckpt: back to {_short(checkpoint.id)}"
+    message = f"git ckpt: back to {_short_id(checkpoint.id)}"
     try:
         if branch and branch == repository.head_ref():
             repository.git.run("update-ref", "-m", message, branch, commit, head)
@@ -211,7 +213,7 @@ def _move_head(store: Checkpoints, checkpoint: Checkpoint, head: str) -> None:
         # Detach HEAD, and attach it only if the branch is free and still at the commit.
         repository.point_head(commit, message)
         tip = repository.cat_file.info(branch) if branch else None
-        if tip is not None and tip[0] == commit and opener.is_free(repository, branch):
+        if tip is not None and tip[0] == commit and opener.is_branch_free(repository, branch):
             repository.point_head(branch, message)
     except GitError as error:
         raise WorktreeError(f"cannot move HEAD to {commit}: {error.message}") from None

@@ -1,10 +1,10 @@
-"""The public API of runs: phases that are carried out once and survive crashes.
+"""The public API of runs, which carry out each phase once, even after a crash.
 
     with Run.start(store, "add-login") as run:
         notes = run.phase("research", research, inputs={"question": "…"})
         run.phase("implementation", implement)
 
-A complete phase returns its recorded result.
+If a phase is already complete, `Run.phase` returns its recorded result.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Any, Self, Unpack
 
 from gitckpt.durable.run import attempts, rewind
 from gitckpt.durable.run.attempts import USUAL, PhaseOptions, PhaseResult, Session
-from gitckpt.durable.run.opener import OpenOptions, find_or_begin, reopen, require_open
+from gitckpt.durable.run.opener import OpenOptions, find_or_begin, reopen_run, require_incomplete
 from gitckpt.model.arguments import (
-    mapping,
-    must_not_be_async,
+    as_mapping,
+    async_error,
     require,
     require_callable,
     require_text,
 )
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Progress
-from gitckpt.model.document import message_of
+from gitckpt.model.document import shorten_message
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.phase import REWOUND
-from gitckpt.model.runstate import REWINDING, before_rewind
+from gitckpt.model.runstate import REWINDING, rewind_message
 from gitckpt.model.values import replace
 from gitckpt.store.records import ref_names
 from gitckpt.store.runs import trust
@@ -36,7 +36,7 @@ from gitckpt.store.store import Store, inside
 
 
 class Run:
-    """A run that this process drives until `close`; a `with` block completes it."""
+    """A run that this process drives; the end of its `with` block completes the run."""
 
     def __init__(self, session: Session, remarks: Sequence[str] = ()) -> None:
         self._session, self._writer = session, session.writer
@@ -55,14 +55,15 @@ class Run:
         state: Mapping[str, Any] | None = None,
         adapter: str = "auto",
     ) -> Self:
-        """Start a run in its own worktree and drive it, or resume the run with `key`.
+        """Start and drive a run in a new worktree, or resume the run started with `key`.
 
         A resumed run keeps its name, base and state. Raises NotFoundError if the revision `base`
-        does not exist, WorktreeError, LeaseHeld, or RunComplete with the `results` of the phases.
+        does not exist, LeaseHeld if another process drives the run, RunComplete (with `results`)
+        if the run is complete, or WorktreeError if its worktree cannot be opened.
         """
-        first_state = mapping("state", state)
-        newest, _ = find_or_begin(inside(store), name, key=key, base=base, state=first_state)
-        return cls.resume(store, str(newest.run), adapter=adapter)
+        first_state = as_mapping("state", state)
+        checkpoint, _ = find_or_begin(inside(store), name, key=key, base=base, state=first_state)
+        return cls.resume(store, str(checkpoint.run), adapter=adapter)
 
     @classmethod
     def begin(
@@ -74,26 +75,27 @@ class Run:
         base: str = "HEAD",
         state: Mapping[str, Any] | None = None,
     ) -> tuple[Checkpoint, bool]:
-        """Start a run without driving it, or find the run with `key`.
+        """Start a run without driving it, or find the run that was started with `key`.
 
-        Returns the newest checkpoint of the run, and whether the run is new.
+        Returns the newest checkpoint of the run, and True if the run is new.
         """
         checkpoints = inside(store)
-        first_state = mapping("state", state)
-        newest, is_new = find_or_begin(checkpoints, name, key=key, base=base, state=first_state)
+        first_state = as_mapping("state", state)
+        checkpoint, is_new = find_or_begin(checkpoints, name, key=key, base=base, state=first_state)
         if not is_new:
-            require_open(checkpoints, newest)
-            checkpoints.leases.require_free(str(newest.run))
-        return newest, is_new
+            require_incomplete(checkpoints, checkpoint)
+            checkpoints.leases.require_free(str(checkpoint.run))
+        return checkpoint, is_new
 
     @classmethod
     def resume(cls, store: Store, run: str, **options: Unpack[OpenOptions]) -> Self:
         """Continue a run in its worktree, which is recreated if missing.
 
-        `lease` is in microseconds; `directory` is the path of a recreated worktree. Raises
-        NotFoundError, RunComplete (with `results`), Untrusted, LeaseHeld or WorktreeError.
+        The option `lease` is the length of the lease in microseconds; `directory` is the path of
+        a recreated worktree. Raises NotFoundError, RunComplete (with the `results` of phases),
+        Untrusted (another repository recorded the run), LeaseHeld or WorktreeError.
         """
-        opening = reopen(inside(store), run, **options)
+        opening = reopen_run(inside(store), run, **options)
         return cls(Session(opening), opening.remarks)
 
     @classmethod
@@ -104,12 +106,12 @@ class Run:
         name: str | None = None,
         **options: Unpack[OpenOptions],
     ) -> Self:
-        """Start and drive a run from a checkpoint; the old run stays unchanged.
+        """Start and drive a new run at a checkpoint; the checkpoint's run stays unchanged.
 
         Raises the errors of `Store.read`, Untrusted or WorktreeError.
         """
-        first = cls.begin_fork(store, checkpoint, name, trust=options.get("trust", False))
-        return cls.resume(store, str(first.run), **options)
+        fork = cls.begin_fork(store, checkpoint, name, trust=options.get("trust", False))
+        return cls.resume(store, str(fork.run), **options)
 
     @classmethod
     def begin_fork(
@@ -120,11 +122,11 @@ class Run:
         *,
         trust: bool = False,
     ) -> Checkpoint:
-        """Start a run from a checkpoint without driving it; return its first checkpoint."""
+        """Record and return the first checkpoint of a new run that continues `checkpoint`."""
         checkpoints = inside(store)
         if not isinstance(checkpoint, Checkpoint):
             checkpoint = store.read(checkpoint)
-        return rewind.fork(checkpoints, checkpoint, name, trusted=trust)
+        return rewind.fork_run(checkpoints, checkpoint, name, trusted=trust)
 
     def __enter__(self) -> Self:
         return self
@@ -137,15 +139,15 @@ class Run:
             finally:
                 self.close()
         if kind is None and self.unwritten:
-            raise incomplete_record(self)
+            raise make_unwritten_error(self)
 
     def close(self) -> None:
-        """Release the lease; an incomplete run can be resumed."""
+        """Release the run's lease; an incomplete run can be resumed later."""
         with self._take_turn():
             self._session.close()
 
     def pause(self) -> None:
-        """Leave the run incomplete at the end of the `with` block."""
+        """Prevent the end of the `with` block from marking the run as complete."""
         with self._take_turn():
             self._pauses = True
 
@@ -166,17 +168,17 @@ class Run:
 
     @property
     def store(self) -> Store:
-        """Return the store of the run's worktree; `Run.close` closes it."""
+        """Return the checkpoint store of the run's worktree; `Run.close` closes the store."""
         return self._store
 
     @property
     def remarks(self) -> Sequence[str]:
-        """Return sentences for the user about problems while the worktree was opened."""
+        """Return sentences for the user about problems in opening the worktree."""
         return self._remarks
 
     @property
     def state(self) -> dict[str, Any]:
-        """Return the state that the next checkpoint records; a phase may change the dict."""
+        """Return the run's state, a dict that phases may change and checkpoints record."""
         return self._session.state
 
     @state.setter
@@ -187,22 +189,22 @@ class Run:
 
     @property
     def last_attempt(self) -> Attempt | None:
-        """Return the last attempt at any phase; None before the first one."""
+        """Return the run's last attempt at any phase; None before the first attempt."""
         return self._session.last_attempt
 
     @property
     def completed(self) -> Mapping[str, str]:
-        """Return a map of completed phases, in order, to the ids of their checkpoints."""
+        """Return a map from each completed phase, in order, to its checkpoint's id."""
         return self._writer.completed
 
     @property
     def newest(self) -> Checkpoint:
-        """Return the newest checkpoint of the run that this process knows."""
+        """Return the newest checkpoint of the run, as far as this process knows."""
         return self._writer.newest
 
     @property
     def unwritten(self) -> list[str]:
-        """Return sentences that say which checkpoints could not be written yet, and why."""
+        """Return sentences that say which checkpoints are not written yet, and why."""
         return self._writer.unwritten
 
     def phase(
@@ -213,26 +215,27 @@ class Run:
         inputs: Mapping[str, Any] | None = None,
         conduct: PhaseOptions = USUAL,
     ) -> Any:
-        """Call `work` unless the phase is complete; return its result, a JSON value.
+        """Call `work` with the `inputs`, and record and return the result, a JSON value.
 
-        Raises Changed if the phase is complete, but with other inputs; PhaseBlocked if it crashed
-        too often; LeaseLost; or the error of `work`, after recording it.
+        If the phase is complete, the recorded result is returned without a call. Raises Changed
+        if the phase completed with other inputs, PhaseBlocked if it crashed too often, LeaseLost,
+        or the error of `work`, which is recorded first.
         """
 
         def action(_: Attempt) -> PhaseResult:
-            result = work(**values)
+            result = work(**input_values)
             if hasattr(type(result), "__await__"):  # not visible before the call
                 if hasattr(result, "close"):
                     result.close()  # avoids the warning about a coroutine that was never awaited
-                raise must_not_be_async("work", work)
+                raise async_error("work", work)
             return PhaseResult(result)
 
         with self._take_turn():
             require_callable("work", work)
             require("conduct", conduct, PhaseOptions, "a PhaseOptions")
-            values = mapping("inputs", inputs)
-            digests = attempts.digest_inputs(values)
-            return self._session.perform(name, action, inputs=digests, conduct=conduct)
+            input_values = as_mapping("inputs", inputs)
+            input_digests = attempts.digest_inputs(input_values)
+            return self._session.perform(name, action, inputs=input_digests, conduct=conduct)
 
     def milestone(
         self,
@@ -242,7 +245,7 @@ class Run:
         progress: Progress | None = None,
         errors: Sequence[str] | None = None,
     ) -> None:
-        """Record a checkpoint with the files and the state while a phase runs.
+        """Record a checkpoint with the current files and state while a phase runs.
 
         Raises UsageError outside of a phase, and the errors of `check` if the run must stop.
         """
@@ -252,45 +255,45 @@ class Run:
             )
 
     def skip(self, name: str, result: Any = None, *, message: str | None = None) -> None:
-        """Record that a phase is not needed; `message` is the reason, in one line."""
+        """Record that a phase is skipped, with its `result` and the reason in `message`."""
         with self._take_turn():
-            attempts.require_name(name)
+            attempts.require_phase_name(name)
             number = self._session.attempts.attempts_at(name) + 1
-            value = attempts.to_json(result)
-            self._session.last_attempt = Attempt(name, number, ended="skipped", result=value)
+            json_result = attempts.to_json(result)
+            self._session.last_attempt = Attempt(name, number, ended="skipped", result=json_result)
             self._session.record_attempt("skipped", message=message)
 
     def redo(self, name: str, *, record: bool = False) -> None:
-        """Mark a phase and all later ones as incomplete; `record` writes a checkpoint."""
+        """Mark a phase and all later phases as incomplete; `record` writes a checkpoint."""
         with self._take_turn():
             require_text("name", name)
             session = self._session
             if record:
                 name = attempts.find_phase(name, session.attempts.phases(self.completed), self.id)
-            self._writer.reopen(name)
+            self._writer.mark_incomplete(name)
             last = self.last_attempt
             if last is not None and last.phase == name:
                 # The caller has resolved what blocked the phase.
-                ended = attempts.FAILED if last.ended in (None, attempts.BLOCKED) else last.ended
-                session.last_attempt = replace(last, ended=ended, retry_at=None)
+                status = attempts.FAILED if last.ended in (None, attempts.BLOCKED) else last.ended
+                session.last_attempt = replace(last, ended=status, retry_at=None)
             if record:
-                self._record_rewind(self.completed, message=message_of(f"redo phase {name!r}"))
+                self._record_rewind(self.completed, message=shorten_message(f"redo phase {name!r}"))
 
     def restart(self, name: str) -> None:
-        """Mark a phase as incomplete, and restore the files and the state from its start."""
+        """Restore files and state from the start of a phase; mark the phase as incomplete."""
         with self._take_turn():
             require_text("name", name)
-            began = self._session.attempts.began_first(name)
-            if began is not None:
-                self._writer.go_back(began)
-                self.state = dict(began.state)
+            start_checkpoint = self._session.attempts.find_first_start(name)
+            if start_checkpoint is not None:
+                self._writer.go_back(start_checkpoint)
+                self.state = dict(start_checkpoint.state)
             self.redo(name)
 
     def rewind(self, checkpoint: Checkpoint | str) -> None:
-        """Return to an earlier checkpoint of this run: files, state and completed phases.
+        """Restore files, state and completed phases of an earlier checkpoint of this run.
 
-        Records the current files first. Raises the errors of `Store.read`, UsageError,
-        WorktreeError or CkptError.
+        Records a checkpoint of the current files first. Raises the errors of `Store.read`,
+        UsageError if the checkpoint belongs to another run, WorktreeError or CkptError.
         """
         with self._take_turn():
             target = checkpoint
@@ -304,11 +307,11 @@ class Run:
             target = trust.read(self._session.store, self.id, target.id)
             self._writer.remove_locks()
             rewind.require_restorable(self._session.store, target)
-            message = before_rewind(target.id)
+            message = rewind_message(target.id)
             self._writer.write(REWINDING, self.state, capture=True, trigger=PHASE, message=message)
             if self.unwritten:  # the current files are not recorded yet, so do not change them
                 reason = self.unwritten[-1]
-                self._writer.withdraw()
+                self._writer.drop_last_pending()
                 problem = f"the current files cannot be recorded: {reason}"
                 hint = f"fix the cause, then: git ckpt resume {target.id} --rewind"
                 raise CkptError(f"cannot rewind run {self.id}: {problem}", hint=hint)
@@ -316,8 +319,8 @@ class Run:
             self.state = dict(target.state)
             attempt = target.attempt
             self._session.last_attempt = attempt if attempt and attempt.ended else None
-            completed = target.pipeline.completed if target.pipeline else {}
-            self._record_rewind(completed, rewound_to=target.id)
+            completed_phases = target.pipeline.completed if target.pipeline else {}
+            self._record_rewind(completed_phases, rewound_to=target.id)
 
     def check(self) -> None:
         """Raise Cancelled, DeadlineReached or LeaseLost if the run must stop."""
@@ -347,10 +350,9 @@ class Run:
 
 
 def session_of(run: Run) -> Session:
-    """Return the internal session of a run, with which a driver performs phases."""
     return run._session  # noqa: SLF001 - the only access to it
 
 
-def incomplete_record(run: Run) -> CkptError:
+def make_unwritten_error(run: Run) -> CkptError:
     message = f"cannot write all checkpoints of run {run.id}: {run.unwritten[-1]}"
     return CkptError(message, hint=f"fix the cause, then: git ckpt resume {run.id}")

@@ -1,4 +1,4 @@
-"""Write the checkpoints of a run; queue and retry checkpoints that fail."""
+"""Write the checkpoints of a run; keep unwritable checkpoints for a later retry."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _NAMED = 3  # processes that an error names
 
 @contextlib.contextmanager
 def lock_files(repository: Repository, hold: Hold) -> Iterator[None]:
-    """Lock a run's files in the `with` block; raise BusyError if that is impossible."""
+    """Lock a run's files during the `with` block; raise BusyError if they are locked."""
     run = hold.lease.run
     path = os.path.join(repository.make_private_dir(), ref_names.FILES_LOCK.format(run))
     lock = Lock(path, PATIENCE, is_inherited=True)
     if not lock.acquire() and lock.is_taken:  # ignore a file system without locks
-        raise _busy(run, path)
+        raise _make_busy_error(run, path)
     try:
         hold.check()
         yield
@@ -53,15 +53,15 @@ def lock_files(repository: Repository, hold: Hold) -> Iterator[None]:
         lock.release(delete=True)
 
 
-def _busy(run: str, path: str) -> BusyError:
-    processes = process_tree.processes_with_open(path)[:_NAMED]
-    names = ", ".join(map(process_tree.describe, processes)) or "an unknown process"
+def _make_busy_error(run: str, path: str) -> BusyError:
+    processes = process_tree.find_processes_with_open(path)[:_NAMED]
+    process_names = ", ".join(map(process_tree.describe_process, processes)) or "an unknown process"
     pids = " ".join(str(process.pid) for process in processes)
     resume = f"git ckpt resume {run}"
     hint = f"wait until the process ends, then: {resume}"
     if processes:
         hint = f"continue (kill -CONT {pids}) or end (kill -9 {pids}) the process; then: {resume}"
-    return BusyError(f"another process restores files of run {run}: {names}", hint=hint)
+    return BusyError(f"another process restores files of run {run}: {process_names}", hint=hint)
 
 
 # Seconds after which a file of a new worktree is not racily clean: git can trust its time stamp.
@@ -71,7 +71,7 @@ _RACY = 1.5
 _STEP_KEYS = ("track_id", "blockers", "loop_state")
 
 
-class _Pending(NamedTuple):
+class _PendingCheckpoint(NamedTuple):
     label: str
     state: Mapping[str, Any]
     capture: bool
@@ -95,7 +95,7 @@ class Writer:
         self.completed = dict(self.pipeline.completed)  # phase → id; "" while it is not written
         self.unwritten: list[str] = []
         self._is_report_cleared = False
-        self._pending: list[_Pending] = []
+        self._pending: list[_PendingCheckpoint] = []
         self._tried: set[str] = set()  # ids of pending checkpoints that may have been written
         self._has_written = False  # since the last restore
         self._step_state: dict[str, Any] = {}
@@ -111,9 +111,9 @@ class Writer:
         followed: bool = False,
         **details: Unpack[Details],
     ) -> None:
-        """Record a checkpoint, after the pending ones; `capture` says whether with files.
+        """Record a checkpoint, with the current files if `capture` is true.
 
-        With `followed`, only queue the checkpoint: the next call records both together.
+        Earlier pending checkpoints are recorded first. With `followed`, this one stays pending.
         """
         details["run"] = self._run
         details.setdefault("id", self._store.new_id())
@@ -125,32 +125,31 @@ class Writer:
             details["progress"] = replace(progress, current_phase=number, total_phases=len(phases))
         if followed:
             toml.dump_state(dict(state), {})  # raise now if the state can never be written
-        self._pending.append(_Pending(label, state, capture, details))
+        self._pending.append(_PendingCheckpoint(label, state, capture, details))
         self._update_completed(label, details)
         if followed:
             return
         self.flush()
         if self._pending:
             # The caller may change the state before it is written.
-            copied = copy.deepcopy(dict(self._pending[-1].state))
-            self._pending[-1] = self._pending[-1]._replace(state=copied)
+            copied_state = copy.deepcopy(dict(self._pending[-1].state))
+            self._pending[-1] = self._pending[-1]._replace(state=copied_state)
 
-    def has_ended(self, phase: str) -> bool:
-        """Return whether a checkpoint that completes a phase is recorded or pending."""
-        labels = [pending.label for pending in self._pending]
-        return bool(self.completed.get(phase)) or f"{phase}-complete" in labels
+    def is_phase_complete(self, phase: str) -> bool:
+        pending_labels = [pending.label for pending in self._pending]
+        return bool(self.completed.get(phase)) or f"{phase}-complete" in pending_labels
 
     def flush(self) -> None:
-        is_empty = not self._pending
+        is_queue_empty = not self._pending
         while self._pending:
-            label, is_pair = self._pending[0].label, self._can_pair()
+            label, is_pair = self._pending[0].label, self._can_record_pair()
             try:
-                if not self._adopt_written():
-                    self._record_first(is_pair=is_pair)
+                if not self._accept_if_recorded():
+                    self._record_first_pending(is_pair=is_pair)
             except LeaseLost:
                 raise
             except KeyboardInterrupt:
-                self._adopt_written()
+                self._accept_if_recorded()
                 raise
             except (StateError, UsageError):
                 if is_pair:
@@ -160,13 +159,13 @@ class Writer:
             except CkptError as error:
                 self._report_unwritten(f"cannot record {label}: {error.message}")
                 return
-        if not is_empty and not self._is_report_cleared:
+        if not is_queue_empty and not self._is_report_cleared:
             self._clear_unwritten()
 
     def _report_unwritten(self, sentence: str) -> None:
         if self.unwritten[-1:] != [sentence]:
             self.unwritten.append(sentence)
-            self._is_note_cleared = False
+            self._is_report_cleared = False
             run_files.record_unwritten(self._store.repository, self._run, self.unwritten)
             append_log(self._store.repository, sentence)
 
@@ -174,10 +173,9 @@ class Writer:
         self.unwritten.clear()
         # Including those of an earlier driver.
         run_files.record_unwritten(self._store.repository, self._run, [])
-        self._is_note_cleared = True
+        self._is_report_cleared = True
 
-    def withdraw(self) -> None:
-        """Drop the last unwritten checkpoint, because the action after it is aborted."""
+    def drop_last_pending(self) -> None:
         checkpoint_id = self._pending[-1].details["id"]
         with contextlib.suppress(NotFoundError):
             self._store.read(checkpoint_id)
@@ -191,27 +189,26 @@ class Writer:
         for failure in failures:
             append_log(self._store.repository, f"run {self._run}: {failure}")
 
-    def reopen(self, phase: str) -> None:
-        """Mark a phase and all later phases as incomplete, but write no checkpoint."""
-        names = list(self.completed)
+    def mark_incomplete(self, phase: str) -> None:
+        phases = list(self.completed)
         if phase in self.completed:
-            self.completed = {name: self.completed[name] for name in names[: names.index(phase)]}
+            self.completed = {name: self.completed[name] for name in phases[: phases.index(phase)]}
 
     def go_back(self, checkpoint: Checkpoint) -> None:
         self.remove_locks()
         with lock_files(self._store.repository, self._hold):
             rewind.restore_output(self._store, self._files, checkpoint)
-            recorded = self.newest if self._has_written else None
-            for safety in rewind.go_back(self._store, checkpoint):
-                saved = self._store.read(safety)
-                if recorded and rewind.is_redundant(self._store, saved, recorded, checkpoint):
-                    self._store.remove([safety])
+            previous = self.newest if self._has_written else None
+            for safety_id in rewind.go_back(self._store, checkpoint):
+                safety = self._store.read(safety_id)
+                if previous and rewind.is_redundant(self._store, safety, previous, checkpoint):
+                    self._store.remove([safety_id])
         self._has_written = False
 
     def remove_locks(self) -> None:
         rewind.remove_locks(self._store.repository, self._run)
 
-    def completing_attempt(self, phase: str) -> Attempt | None:
+    def find_completing_attempt(self, phase: str) -> Attempt | None:
         checkpoint_id = self.completed[phase]
         for pending in self._pending:
             attempt = pending.details.get("attempt")
@@ -231,35 +228,34 @@ class Writer:
             self.completed = dict(pipeline.completed)
         self.completed = completed_after(self.completed, label, "")
 
-    def _can_pair(self) -> bool:
+    def _can_record_pair(self) -> bool:
         if len(self._pending) < 2 or self._pending[1].capture:
             return False
         # A checkpoint that was tried before may exist already: look it up by itself.
         return self._tried.isdisjoint({pending.details["id"] for pending in self._pending[:2]})
 
-    def _record_first(self, *, is_pair: bool) -> None:
+    def _record_first_pending(self, *, is_pair: bool) -> None:
         first, *successors = self._pending[: 1 + is_pair]
         self._tried.update(pending.details["id"] for pending in (first, *successors))
-        then = None
+        follower = None
         for second in successors:
-            then = Successor(second.label, self._with_steps(second), second.details)
-        options: Any = {"guard": self._hold, "keeps": _STEP_KEYS, "then": then, **first.details}
-        state = self._with_steps(first)
+            follower = Successor(second.label, self._add_step_state(second), second.details)
+        details: Any = {"guard": self._hold, "keeps": _STEP_KEYS, "then": follower, **first.details}
+        state = self._add_step_state(first)
         if first.capture or not self._has_written:
             self._refresh_index()
-            newest = self._store.save(first.label, state, beside=self._files.added, **options)
+            checkpoint = self._store.save(first.label, state, beside=self._files.added, **details)
         else:
-            newest = self._store.record(
-                first.label, state, worktree=self.newest.worktree, **options
-            )
-        later = then.checkpoint if then is not None else None
-        self._adopt([newest] if later is None else [newest, later])
+            files = self.newest.worktree
+            checkpoint = self._store.record(first.label, state, worktree=files, **details)
+        following = follower.checkpoint if follower is not None else None
+        self._accept_recorded([checkpoint] if following is None else [checkpoint, following])
 
-    def _with_steps(self, pending: _Pending) -> Mapping[str, Any]:
-        rewinds = pending.details.get("rewound_to")
-        return pending.state if rewinds else {**pending.state, **self._step_state}
+    def _add_step_state(self, pending: _PendingCheckpoint) -> Mapping[str, Any]:
+        is_rewind = pending.details.get("rewound_to")
+        return pending.state if is_rewind else {**pending.state, **self._step_state}
 
-    def _adopt(self, checkpoints: Sequence[Checkpoint]) -> None:
+    def _accept_recorded(self, checkpoints: Sequence[Checkpoint]) -> None:
         del self._pending[: len(checkpoints)]
         self._tried.difference_update(checkpoint.id for checkpoint in checkpoints)
         self.newest = newest = checkpoints[-1]
@@ -269,7 +265,7 @@ class Writer:
             self.pipeline = newest.pipeline
             self.completed = dict(newest.pipeline.completed)
 
-    def _adopt_written(self) -> bool:
+    def _accept_if_recorded(self) -> bool:
         checkpoint_id = self._pending[0].details["id"]
         if checkpoint_id not in self._tried:
             return False
@@ -278,7 +274,7 @@ class Writer:
         except NotFoundError:
             return False
         self._store.heads.move_up(self._run)
-        self._adopt([checkpoint])
+        self._accept_recorded([checkpoint])
         return True
 
     def _refresh_index(self) -> None:

@@ -6,5 +6,5 @@ Public modules:
     report: `StepReport`, the content of a report.
     graph: `Graph`, the steps and the transitions between them.
     graph_file: reads a graph from a file or the preset.
-    machine: `position` returns a run's current step, `apply_report` the state after a report.
+    machine: `find_position` returns a run's current step, `apply_report` its new state.
 """

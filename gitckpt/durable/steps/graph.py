@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gitckpt.model.arguments import closest, folded
+from gitckpt.model.arguments import closest, normalize_name
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, field
 
@@ -32,7 +32,7 @@ END = StepDefinition(COMPLETE)
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Steps and the transitions between them."""
+    """The steps that a run goes through, and the transitions between them."""
 
     name: str
     steps: tuple[StepDefinition, ...]
@@ -48,36 +48,36 @@ class Graph:
         return next(step for step in self.steps if not step.optional)
 
     def find(self, text: object) -> StepDefinition | None:
-        """Return the step with a name or alias, or None; ignore case, hyphens and spaces."""
+        """Return the step whose name or alias is `text`, or None; ignore case and hyphens."""
         if not isinstance(text, str):
             return None
-        steps = {folded(step.name): step for step in (*self.steps, END)}
-        targets = {folded(alias): target for alias, target in self.aliases.items()}
-        return steps.get(folded(targets.get(folded(text), text)))
+        steps = {normalize_name(step.name): step for step in (*self.steps, END)}
+        alias_targets = {normalize_name(alias): target for alias, target in self.aliases.items()}
+        return steps.get(normalize_name(alias_targets.get(normalize_name(text), text)))
 
     def step(self, text: str) -> StepDefinition:
-        """Return a step as `find` does; raise UsageError if the graph has no such step."""
+        """Return the step whose name or alias is `text`. Raises UsageError if not found."""
         step = self.find(text)
         if step is not None:
             return step
-        steps = [step.name for step in self.steps]
-        names = {folded(name): name for name in (*steps, *self.aliases)}
-        close = closest(folded(text), names)
-        hint = f"the steps: {', '.join(steps)}"
-        if close:
-            hint = f"did you mean {names[close]}? The steps: {', '.join(steps)}"
+        step_names = [step.name for step in self.steps]
+        names_by_key = {normalize_name(name): name for name in (*step_names, *self.aliases)}
+        close_key = closest(normalize_name(text), names_by_key)
+        hint = f"the steps: {', '.join(step_names)}"
+        if close_key:
+            hint = f"did you mean {names_by_key[close_key]}? The steps: {', '.join(step_names)}"
         raise UsageError(f"{self.name} has no step {text!r}", hint=hint)
 
     def after(self, step: StepDefinition, records: Mapping[str, object]) -> StepDefinition:
-        """Return the step after `step`; omit steps that `records` do not require."""
-        record = records.get(step.name)
-        following = self._find_step(step.on_pass)
-        while following.only_if is not None:
-            is_required = _is_true(records.get(following.name), "required")
-            if is_required or _is_true(record, following.only_if):
+        """Return the next step after `step` passed; skip conditional steps not required."""
+        step_record = records.get(step.name)
+        next_step = self._find_step(step.on_pass)
+        while next_step.only_if is not None:
+            is_required = _is_true(records.get(next_step.name), "required")
+            if is_required or _is_true(step_record, next_step.only_if):
                 break
-            following = self._find_step(following.on_pass)
-        return following
+            next_step = self._find_step(next_step.on_pass)
+        return next_step
 
     def _find_step(self, name: str) -> StepDefinition:
         return next((step for step in self.steps if step.name == name), END)

@@ -1,4 +1,4 @@
-"""Read step graphs from `gitckpt.toml` or the preset; write mirror files."""
+"""Read step graphs from `gitckpt.toml`; copy a run's state to a mirror file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gitckpt.git.files.private_dirs import PRIVATE
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model import jsonable, phase
-from gitckpt.model.arguments import closest, folded
+from gitckpt.model.arguments import closest, normalize_name
 from gitckpt.model.errors import CkptError, NotFoundError
 from gitckpt.model.values import replace
 from gitckpt.store.config import settings
@@ -31,8 +31,8 @@ _STATE_KEYS = ("loop_state", "track_id")
 _SEE_MIRROR = "check mirror in gitckpt.toml"
 
 
-def mirror_problem(pattern: str) -> str | None:
-    """Return why a mirror path is invalid, such as "must end in .json", or None."""
+def find_mirror_problem(pattern: str) -> str | None:
+    """Return why `pattern` is not a valid path of a mirror file; None if it is valid."""
     if os.path.isabs(pattern) or not pattern.isprintable() or "\\" in pattern:
         return "must be relative to the top of the worktree"
     if not _is_in_worktree(pattern):
@@ -43,37 +43,37 @@ def mirror_problem(pattern: str) -> str | None:
 
 
 def _is_in_worktree(path: str) -> bool:
-    parts = path.split("/")
+    names = path.split("/")
     if not path.isprintable() or "\\" in path:
         return False
-    return not any(part in ("", ".", "..") or part.lower() in (".git", PRIVATE) for part in parts)
+    return not any(name in ("", ".", "..") or name.lower() in (".git", PRIVATE) for name in names)
 
 
 def write_mirror(repository: Repository, pattern: str, state: Mapping[str, Any]) -> str:
-    """Write a run's state to its mirror file; return the path within the worktree."""
+    """Write a run's state as JSON to its mirror file; return the file's relative path."""
     track = state.get("track_id")
     # Check the final path: with a track name inserted, it may differ from its pattern.
-    name = pattern.replace(TRACK, track) if isinstance(track, str) else ""
+    mirror_path = pattern.replace(TRACK, track) if isinstance(track, str) else ""
     is_file_name = isinstance(track, str) and bool(track.strip(".")) and "/" not in track
-    if not is_file_name or not _is_in_worktree(name):
+    if not is_file_name or not _is_in_worktree(mirror_path):
         problem = f"the state is not mirrored: {track!r:.60} is not a file name"
         raise CkptError(problem, hint="name the track: --track add-login")
-    top = repository.worktree or ""
-    path = os.path.join(top, *name.split("/"))
-    text = json.dumps(jsonable.plain(state), indent=2, ensure_ascii=False) + "\n"
+    worktree = repository.worktree or ""
+    path = os.path.join(worktree, *mirror_path.split("/"))
+    json_text = json.dumps(jsonable.to_json(state), indent=2, ensure_ascii=False) + "\n"
     try:
-        _make_directories(top, os.path.dirname(name))
-        _require_mirror_of(path, name, str(track))
-        administration.write_file(repository, path, text.encode("utf-8", "surrogatepass"))
+        _make_directories(worktree, os.path.dirname(mirror_path))
+        _require_mirror_of(path, mirror_path, str(track))
+        administration.write_file(repository, path, json_text.encode("utf-8", "surrogatepass"))
     except OSError as error:
-        raise CkptError(f"cannot write {name}: {error.strerror}", hint=_SEE_MIRROR) from None
-    return name
+        raise CkptError(f"cannot write {mirror_path}: {error.strerror}", hint=_SEE_MIRROR) from None
+    return mirror_path
 
 
 def _make_directories(top: str, directory: str) -> None:
     path = top
-    for part in directory.split("/") if directory else ():
-        path = os.path.join(path, part)
+    for name in directory.split("/") if directory else ():
+        path = os.path.join(path, name)
         if os.path.islink(path):
             raise CkptError(f"gitckpt does not write through the link {path}", hint=_SEE_MIRROR)
         if not os.path.isdir(path):
@@ -84,12 +84,12 @@ def _require_mirror_of(path: str, name: str, track: str) -> None:
     if not os.path.lexists(path):
         return
     try:
-        present = json.loads(regular.content(path, _LARGEST, follow=False))
+        content = json.loads(regular.content(path, _LARGEST, follow=False))
     except (ValueError, RecursionError):
-        present = None
+        content = None
     # Only overwrite a file that holds the state of the same track.
-    is_state = isinstance(present, dict) and not present.keys().isdisjoint(_STATE_KEYS)
-    if is_state and present.get("track_id", track) == track:
+    is_state = isinstance(content, dict) and not content.keys().isdisjoint(_STATE_KEYS)
+    if is_state and content.get("track_id", track) == track:
         return
     problem = f"cannot write {name}: the existing file does not belong to the track {track}"
     raise CkptError(problem, hint="move the file away, or change mirror in gitckpt.toml")
@@ -105,39 +105,39 @@ _DEFAULTS = Graph("", ())
 _PRESET_FILE = os.path.join(os.path.dirname(__file__), "superpowers.toml")
 
 
-def read(path: str, name: str) -> Graph:
-    """Return a step graph of a file, which need not exist, or the preset."""
-    return _select(name, text_of(path), path)
+def read_graph(path: str, name: str) -> Graph:
+    """Return the step graph `name` from the file `path` or from the built-in preset."""
+    return _find_graph(name, text_of(path), path)
 
 
-def read_head(repository: Repository, name: str) -> Graph:
-    return _select(name, settings.head_text(repository), f"HEAD:{settings.FILE}")
+def read_head_graph(repository: Repository, name: str) -> Graph:
+    return _find_graph(name, settings.head_text(repository), f"HEAD:{settings.FILE}")
 
 
-def _select(name: str, text: str, path: str) -> Graph:
-    graphs = parse(text, path)
+def _find_graph(name: str, text: str, path: str) -> Graph:
+    graphs = parse_graphs(text, path)
     if name in graphs:
         return graphs[name]
     if name == SUPERPOWERS:
-        return preset()
+        return read_preset()
     names = list(dict.fromkeys((*graphs, SUPERPOWERS)))
-    close = closest(name, names)
+    similar_name = closest(name, names)
     hint = f"there are: {', '.join(names)}; define others in {os.path.basename(path)}"
-    if close:
-        hint = f"did you mean {close}?"
+    if similar_name:
+        hint = f"did you mean {similar_name}?"
     raise NotFoundError(f"there are no steps named {name!r}", hint=hint)
 
 
 @functools.cache
-def preset() -> Graph:
-    return parse(text_of(_PRESET_FILE), "preset superpowers")[SUPERPOWERS]
+def read_preset() -> Graph:
+    return parse_graphs(text_of(_PRESET_FILE), "preset superpowers")[SUPERPOWERS]
 
 
-def preset_text() -> str:
+def read_preset_text() -> str:
     return text_of(_PRESET_FILE)
 
 
-def parse(text: str, path: str) -> dict[str, Graph]:
+def parse_graphs(text: str, path: str) -> dict[str, Graph]:
     if STEPS not in text:
         return {}  # other modules report mistakes in other parts of the file
     return ConfigFile(text, path).read_tables(STEPS, "steps", _parse_graph)
@@ -146,21 +146,21 @@ def parse(text: str, path: str) -> dict[str, Graph]:
 def _parse_graph(name: str, table: Table) -> Graph:
     table.only(_GRAPH_KEYS)
     mirror = table.text("mirror", one_line=True)
-    mistake = mirror_problem(mirror) if mirror is not None else None
+    mistake = find_mirror_problem(mirror) if mirror is not None else None
     if mistake is not None:
         hint = 'such as "conductor/tracks/{track}/metadata.json"'
         table.complain(f"mirror of {table.label} {mistake}", "mirror", hint=hint)
     if name == SUPERPOWERS and mirror is not None and {*table.values} <= {"mirror", "description"}:
-        return replace(preset(), mirror=mirror)  # with the preset's steps
+        return replace(read_preset(), mirror=mirror)  # with the preset's steps
     tables = table.tables("steps", "step")
     if not tables:
         table.complain(f"{table.label} has no steps", "steps", hint=f"add [[steps.{name}.steps]]")
     names = [step_table.name(_RESERVED) for step_table in tables]
-    by_name = zip(names, tables, strict=True)
-    required = [name for name, inner in by_name if inner.values.get("optional") is not True]
+    named_tables = zip(names, tables, strict=True)
+    required = [name for name, entry in named_tables if entry.values.get("optional") is not True]
     steps = tuple(
-        _parse_step(inner, names, next((n for n in required if n not in names[: i + 1]), COMPLETE))
-        for i, inner in enumerate(tables)
+        _parse_step(entry, names, next((n for n in required if n not in names[: i + 1]), COMPLETE))
+        for i, entry in enumerate(tables)
     )
     aliases = table.strings("aliases", f"aliases of {table.label}")
     _check_names(table, tables, names, aliases)
@@ -179,14 +179,14 @@ def _parse_graph(name: str, table: Table) -> Graph:
 def _parse_step(table: Table, names: Sequence[str], following: str) -> StepDefinition:
     # `following` is the default for on_pass.
     table.only(_STEP_KEYS)
-    targets = (*names, COMPLETE)
-    for key in ("on_pass", "on_fail"):
-        target = table.text(key)
-        if target is not None and target not in targets:
-            close = closest(target, targets)
-            hint = f"did you mean {close}?" if close else f"there are: {', '.join(targets)}"
-            problem = f"{key} of {table.label} names {target!r}, which is not a step"
-            table.complain(problem, key, hint=hint)
+    target_names = (*names, COMPLETE)
+    for edge_key in ("on_pass", "on_fail"):
+        target = table.text(edge_key)
+        if target is not None and target not in target_names:
+            close = closest(target, target_names)
+            hint = f"did you mean {close}?" if close else f"there are: {', '.join(target_names)}"
+            problem = f"{edge_key} of {table.label} names {target!r}, which is not a step"
+            table.complain(problem, edge_key, hint=hint)
     return StepDefinition(
         name=str(table.values.get("name", "")),
         on_pass=table.text("on_pass") or following,
@@ -203,39 +203,39 @@ def _parse_step(table: Table, names: Sequence[str], following: str) -> StepDefin
 def _check_names(
     graph: Table, tables: Sequence[Table], names: Sequence[str], aliases: dict[str, str]
 ) -> None:
-    reserved = {folded(reserved_name): reserved_name for reserved_name in (COMPLETE, NOT_STARTED)}
-    uses = dict(reserved)
+    reserved = {normalize_name(name): name for name in (COMPLETE, NOT_STARTED)}
+    used_names = dict(reserved)
     for table, name in zip(tables, names, strict=True):
-        key = folded(name)
-        if name and key in uses and key not in reserved:
-            table.complain(f"the step name {name!r} is too similar to {uses[key]!r}", "name")
-        uses.setdefault(key, name)
+        key = normalize_name(name)
+        if name and key in used_names and key not in reserved:
+            table.complain(f"the step name {name!r} is too similar to {used_names[key]!r}", "name")
+        used_names.setdefault(key, name)
     for alias, target in aliases.items():
-        key = folded(alias)
-        if key in uses:
-            problem = f"the alias {alias!r} is too similar to {uses[key]!r}"
+        key = normalize_name(alias)
+        if key in used_names:
+            problem = f"the alias {alias!r} is too similar to {used_names[key]!r}"
             graph.complain(problem, "aliases", alias)
-        uses.setdefault(key, alias)
+        used_names.setdefault(key, alias)
         if target not in names and target != COMPLETE:
             problem = f"the alias {alias!r} names {target!r}, which is not a step"
             graph.complain(problem, "aliases", alias)
 
 
 def _check_edges(graph: Table, tables: Sequence[Table], steps: Sequence[StepDefinition]) -> None:
-    by_name = {step.name: step for step in steps}
+    steps_by_name = {step.name: step for step in steps}
     if steps and all(step.optional for step in steps):
         graph.complain(f"every step of {graph.label} is optional", "steps")
-    entered = {step.on_pass for step in steps} | {step.on_fail for step in steps}
-    entered.add(next((step.name for step in steps if not step.optional), ""))
+    entered_steps = {step.on_pass for step in steps} | {step.on_fail for step in steps}
+    entered_steps.add(next((step.name for step in steps if not step.optional), ""))
     for table, step in zip(tables, steps, strict=True):
         path = [step.name]
-        while path[-1] in by_name and by_name[path[-1]].on_pass not in path:
-            path.append(by_name[path[-1]].on_pass)
-        closes = path[-1] in by_name and by_name[path[-1]].on_pass == step.name
-        if closes and step.name == next(member.name for member in steps if member.name in path):
+        while path[-1] in steps_by_name and steps_by_name[path[-1]].on_pass not in path:
+            path.append(steps_by_name[path[-1]].on_pass)
+        is_circle = path[-1] in steps_by_name and steps_by_name[path[-1]].on_pass == step.name
+        if is_circle and step.name == next(member.name for member in steps if member.name in path):
             problem = f"on_pass leads in a circle: {' → '.join([*path, step.name])}"
             table.complain(problem, "on_pass", hint=f"one step must lead to {COMPLETE}")
-        if step.name and step.name not in entered and not step.optional:
+        if step.name and step.name not in entered_steps and not step.optional:
             hint = "name the step in on_pass or on_fail of another step, or make the step optional"
             table.complain(f"no step leads to {table.label}", hint=hint)
         if step.counts_cycles and step.on_fail is None:

@@ -53,54 +53,53 @@ def find_target(
     track: str | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> ReportTarget:
-    """Find the run of a report: by id or prefix, $CKPT_RUN, worktree or track."""
-    name = run or environ.get(leases.RUN_VARIABLE)
-    if name:
-        exists = ids.is_run_id(name) and store.refs.read(ref_names.RUNS + name) is not None
-        return ReportTarget(name if exists else finder.find_run(name, store.index), track)
+    """Find the run of a report by `run`, $CKPT_RUN, the current worktree or the track."""
+    run_name = run or environ.get(leases.RUN_VARIABLE)
+    if run_name:
+        exists = ids.is_run_id(run_name) and store.refs.read(ref_names.RUNS + run_name) is not None
+        return ReportTarget(run_name if exists else finder.find_run(run_name, store.index), track)
     owner = ownership.owner(store.repository)
     if owner is not None and owner.run is not None:
         return ReportTarget(owner.run, track)
     if track is not None:
-        return ReportTarget(run_about(store, track), track, by_track=True)
+        return ReportTarget(find_run_of_track(store, track), track, by_track=True)
     hint = "name a run: --run RUN, or start one: --track NAME; list all: git ckpt runs"
     raise UsageError("no run is named", hint=hint)
 
 
-def read(store: Checkpoints, target: ReportTarget) -> Checkpoint:
+def read_newest(store: Checkpoints, target: ReportTarget) -> Checkpoint:
     if target.run is not None:
-        return store.heads.catch_up(target.run)
+        return store.heads.move_up_and_read(target.run)
     hint = f"start one: git ckpt step start STEP --track {shell_word(str(target.track))}"
     raise NotFoundError(f"no run has the track {target.track}", hint=hint)
 
 
-def graph_of(store: Checkpoints, state: Mapping[str, Any], requested: str | None = None) -> Graph:
-    """Return a run's step graph; if `gitckpt.toml` is invalid, from HEAD's version."""
-    recorded = _graph_name(state)
-    if recorded is not None and requested not in (None, recorded):
-        problem = f"the run uses the graph {recorded}, not {requested}"
+def find_graph(store: Checkpoints, state: Mapping[str, Any], requested: str | None = None) -> Graph:
+    """Return a run's step graph from `gitckpt.toml`, or from HEAD if that is invalid."""
+    recorded_name = _read_graph_name(state)
+    if recorded_name is not None and requested not in (None, recorded_name):
+        problem = f"the run uses the graph {recorded_name}, not {requested}"
         raise UsageError(problem, hint="leave out --graph, or start another run")
-    name = recorded or requested or graph_file.SUPERPOWERS
+    name = recorded_name or requested or graph_file.SUPERPOWERS
     top = store.repository.worktree or administration.main_worktree(store.repository) or ""
     try:
-        return graph_file.read(os.path.join(top, settings.FILE), name)
+        return graph_file.read_graph(os.path.join(top, settings.FILE), name)
     except UsageError as error:
         if not store.rules.read().problem:  # the mistake is in the graph itself
             raise
         try:
-            return graph_file.read_head(store.repository, name)
+            return graph_file.read_head_graph(store.repository, name)
         except CkptError:
             raise error from None
 
 
-def worktree_of(store: Checkpoints, run: str) -> str | None:
-    """Return the path of a run's worktree, or of this worktree if the run has none."""
-    return ownership.of_runs(store.repository).get(run, store.repository.worktree)
+def find_worktree(store: Checkpoints, run: str) -> str | None:
+    return ownership.worktrees_of_runs(store.repository).get(run, store.repository.worktree)
 
 
 def _worktree_repository(store: Checkpoints, run: str) -> Repository | None:
-    path = ownership.of_runs(store.repository).get(run)
-    return administration.seen_from(store.repository, path) if path is not None else None
+    path = ownership.worktrees_of_runs(store.repository).get(run)
+    return administration.open_linked(store.repository, path) if path is not None else None
 
 
 def report(
@@ -112,23 +111,23 @@ def report(
     files: bool = False,
     checkpoint_id: str | None = None,
 ) -> Reported:
-    """Record a report as a checkpoint, unless `checkpoint_id` recorded it already."""
+    """Record a report as a checkpoint; repeating it with the same id records nothing."""
     if checkpoint_id is not None:
-        recorded = _find_recorded(store, target, step_report, checkpoint_id)
-        if recorded is not None:
-            return recorded
+        earlier_report = _find_recorded(store, target, step_report, checkpoint_id)
+        if earlier_report is not None:
+            return earlier_report
         step_report = replace(step_report, checkpoint_id=checkpoint_id)
     if target.run is not None and not _starts_run(store, target, step_report):
         return _report_to_run(store, target, step_report, graph, files=files)
     assert target.track is not None
     with Lock(os.path.join(store.repository.make_private_dir(), _LOCK), _PATIENCE):
         # Another process may have started the run.
-        target = replace(target, run=run_about(store, target.track))
+        target = replace(target, run=find_run_of_track(store, target.track))
         if target.run is not None and not _starts_run(store, target, step_report):
             return _report_to_run(store, target, step_report, graph, files=files)
-        steps = graph_of(store, {}, graph)
-        checkpoint = _record(store, replace(target, run=None), steps, step_report, files=files)
-    return Reported(checkpoint, steps, is_new=True)
+        step_graph = find_graph(store, {}, graph)
+        checkpoint = _save(store, replace(target, run=None), step_graph, step_report, files=files)
+    return Reported(checkpoint, step_graph, is_new=True)
 
 
 def _find_recorded(
@@ -139,18 +138,18 @@ def _find_recorded(
     if store.refs.read(ref_names.CHECKPOINTS + checkpoint_id) is None:
         return None
     checkpoint = store.read_own(checkpoint_id)
-    steps = graph_of(store, checkpoint.state)
-    label = f"{steps.step(step_report.step).name}-{record.LABELS[step_report.action]}"
-    is_same = checkpoint.trigger == STEP and checkpoint.label == label
-    is_same = is_same and (checkpoint.run == target.run or target.by_track)
-    if checkpoint.run is None or not is_same:
+    step_graph = find_graph(store, checkpoint.state)
+    label = f"{step_graph.step(step_report.step).name}-{record.LABELS[step_report.action]}"
+    is_same_report = checkpoint.trigger == STEP and checkpoint.label == label
+    is_same_report = is_same_report and (checkpoint.run == target.run or target.by_track)
+    if checkpoint.run is None or not is_same_report:
         problem = f"checkpoint {checkpoint_id} belongs to another report: {checkpoint.label}"
         raise UsageError(problem, hint="give each report a different id")
     # The first call may have been killed before it moved the run's head or wrote the mirror.
     store.heads.move_up(checkpoint.run)
     worktree_repository = _worktree_repository(store, checkpoint.run) or store.repository
-    _write_mirror(store, worktree_repository, steps, checkpoint.run)
-    return Reported(checkpoint, steps, is_new=False)
+    _write_mirror(store, worktree_repository, step_graph, checkpoint.run)
+    return Reported(checkpoint, step_graph, is_new=False)
 
 
 def _write_mirror(store: Checkpoints, repository: Repository, graph: Graph, run: str) -> None:
@@ -173,25 +172,25 @@ def _report_to_run(
     files: bool,
 ) -> Reported:
     run = str(target.run)
-    newest = store.heads.read(run)
-    steps = graph_of(store, newest.state, graph)
+    newest_checkpoint = store.heads.read(run)
+    step_graph = find_graph(store, newest_checkpoint.state, graph)
     worktree = _worktree_repository(store, run)
-    if worktree is None and newest.pipeline is not None:
+    if worktree is None and newest_checkpoint.pipeline is not None:
         # The run's worktree is gone, and resume recreates it from the newest checkpoint: record the
         # run's commit, not the one that is checked out here.
         if files:
             hint = f"recreate the worktree: git ckpt resume {run} --no-run"
             raise UsageError(f"the worktree of run {run} is gone", hint=hint)
-        checkpoint = _record(store, target, steps, step_report, base=newest.git_sha)
+        checkpoint = _save(store, target, step_graph, step_report, base=newest_checkpoint.git_sha)
     elif worktree is None or os.path.samefile(worktree.git_dir, store.repository.git_dir):
-        checkpoint = _record(store, target, steps, step_report, files=files)
+        checkpoint = _save(store, target, step_graph, step_report, files=files)
     else:
         with store.seen_from(worktree, "plumbing") as run_store:
-            checkpoint = _record(run_store, target, steps, step_report, files=files)
-    return Reported(checkpoint, steps, is_new=False)
+            checkpoint = _save(run_store, target, step_graph, step_report, files=files)
+    return Reported(checkpoint, step_graph, is_new=False)
 
 
-def _record(
+def _save(
     store: Checkpoints, target: ReportTarget, graph: Graph, step_report: StepReport, **options: Any
 ) -> Checkpoint:
     run, track = target.run, target.track
@@ -201,7 +200,7 @@ def _record(
     def change(state: dict[str, Any]) -> dict[str, Any]:
         if track is not None and TRACK not in state:
             state = {**state, TRACK: track}
-        name = _graph_name(state) or graph.name
+        name = _read_graph_name(state) or graph.name
         if name != graph.name:
             raise UsageError(f"the run now uses the graph {name}", hint="run the command again")
         new_state = machine.apply_report(graph, state, step_report, timestamp)
@@ -210,23 +209,23 @@ def _record(
             new_state[machine.LOOP] = {"graph": graph.name} | new_state[machine.LOOP]
         return new_state
 
-    notes = " ".join((step_report.notes or "").split())
-    message = ": ".join(filter(None, ["reset" if step_report.action == RESET else "", notes]))
+    notes_line = " ".join((step_report.notes or "").split())
+    message = ": ".join(filter(None, ["reset" if step_report.action == RESET else "", notes_line]))
     message = message if len(message) <= _MESSAGE else f"{message[:_MESSAGE]}…"
-    guard = store.leases.bound(run) if run is not None else None
-    start = track if run is None else None
-    values: dict[str, Any] = {"run": run, "start": start, "guard": guard, "change": change}
-    values |= {"trigger": STEP, "agent": step_report.agent, "message": message or None}
-    values["progress_of"] = lambda state: record.progress_of(machine.record_of(graph, state, step))
-    values["errors"] = [str(step_report.notes)] if step_report.action == FAIL else []
+    guard = store.leases.bind_to_token(run) if run is not None else None
+    new_track = track if run is None else None
+    kwargs: dict[str, Any] = {"run": run, "start": new_track, "guard": guard, "change": change}
+    kwargs |= {"trigger": STEP, "agent": step_report.agent, "message": message or None}
+    kwargs["progress_of"] = lambda new: record.read_progress(machine.find_record(graph, new, step))
+    kwargs["errors"] = [str(step_report.notes)] if step_report.action == FAIL else []
     if step_report.checkpoint_id is not None:
-        values["id"] = step_report.checkpoint_id
+        kwargs["id"] = step_report.checkpoint_id
     label = f"{step}-{record.LABELS[step_report.action]}"
     if options.pop("files", False):
         # An agent waits for this call: omit a capture that takes too long.
-        checkpoint = store.save(label, limits=store.rules.limits().automatic(), **values)
+        checkpoint = store.save(label, limits=store.rules.limits().automatic(), **kwargs)
     else:
-        checkpoint = store.record(label, **options, **values)
+        checkpoint = store.record(label, **options, **kwargs)
     _write_mirror(store, store.repository, graph, str(checkpoint.run))
     return checkpoint
 
@@ -237,39 +236,39 @@ def _starts_run(store: Checkpoints, target: ReportTarget, step_report: StepRepor
     return target.by_track and step_report.action == START and _is_complete(store, target.run)
 
 
-def _graph_name(state: Mapping[str, Any]) -> str | None:
-    loop = state.get(machine.LOOP)
-    name = loop.get("graph") if isinstance(loop, Mapping) else None
-    return name if isinstance(name, str) else graph_file.SUPERPOWERS if loop else None
+def _read_graph_name(state: Mapping[str, Any]) -> str | None:
+    loop_table = state.get(machine.LOOP)
+    name = loop_table.get("graph") if isinstance(loop_table, Mapping) else None
+    return name if isinstance(name, str) else graph_file.SUPERPOWERS if loop_table else None
 
 
 def _is_complete(store: Checkpoints, run: str) -> bool:
     newest = store.heads.read(run)
     if newest.label == ref_names.RUN_COMPLETE:
         return True
-    return machine.position(graph_of(store, newest.state), newest.state).step == COMPLETE
+    return machine.find_position(find_graph(store, newest.state), newest.state).step == COMPLETE
 
 
-def run_about(store: Checkpoints, track: str) -> str | None:
-    """Return the newest open run of a track, or the newest complete run, or None."""
+def find_run_of_track(store: Checkpoints, track: str) -> str | None:
+    """Return the track's newest open run, else its newest complete run, else None."""
     if not track.strip() or not track.isprintable():
         raise UsageError(f"{track!r} is not a track name", hint="such as --track add-login")
-    slug = ids.slug(track)
-    newest = None
+    slug = ids.make_slug(track)
+    newest_run = None
     for run in sorted(store.index.runs(), reverse=True):
-        name, number = run[16:], run[16:].removeprefix(f"{slug}-")  # behind the timestamp
-        if name != slug and not number.isdigit():
+        run_slug, suffix = run[16:], run[16:].removeprefix(f"{slug}-")  # behind the timestamp
+        if run_slug != slug and not suffix.isdigit():
             continue
-        if store.heads.is_ours(run) and store.heads.read(run).state.get(TRACK) == track:
-            newest = newest or run
+        if store.heads.is_local(run) and store.heads.read(run).state.get(TRACK) == track:
+            newest_run = newest_run or run
             if not _is_complete(store, run):
                 return run
-    return newest
+    return newest_run
 
 
 @dataclass(frozen=True, slots=True)
 class StepEvent:
-    """One report in the history of a run."""
+    """A report on a step, read from the history of a run."""
 
     checkpoint: str  # id
     sequence: int  # position of the checkpoint in the run
@@ -285,18 +284,18 @@ class StepEvent:
 
 
 def read_history(store: Checkpoints, run: str) -> list[StepEvent]:
-    chain = reversed(heads.chain(store.index, store.repository, run))
-    entries = [entry for entry in chain if entry.trigger == STEP]
-    contents = store.objects.read([entry.oid for entry in entries])
-    shared = ("timestamp", "agent", "message", "errors", "git_sha", "progress")
+    run_chain = reversed(heads.list_checkpoints(store.index, store.repository, run))
+    step_entries = [entry for entry in run_chain if entry.trigger == STEP]
+    objects = store.objects.read([entry.oid for entry in step_entries])
+    shared_fields = ("timestamp", "agent", "message", "errors", "git_sha", "progress")
     events = []
-    for entry, content in zip(entries, contents, strict=True):
-        if content is None:
+    for entry, object_data in zip(step_entries, objects, strict=True):
+        if object_data is None:
             continue
-        checkpoint = codec.decode_header(content[1], ref_names.CHECKPOINTS + entry.id)
+        checkpoint = codec.decode_header(object_data[1], ref_names.CHECKPOINTS + entry.id)
         step, status = phase.split(checkpoint.label)
-        values: dict[str, Any] = {name: getattr(checkpoint, name) for name in shared}
-        values |= {"checkpoint": checkpoint.id, "sequence": checkpoint.sequence or 0}
+        fields: dict[str, Any] = {name: getattr(checkpoint, name) for name in shared_fields}
+        fields |= {"checkpoint": checkpoint.id, "sequence": checkpoint.sequence or 0}
         has_files = checkpoint.worktree is not None
-        events.append(StepEvent(step=step, status=status, has_files=has_files, **values))
+        events.append(StepEvent(step=step, status=status, has_files=has_files, **fields))
     return events

@@ -1,7 +1,7 @@
-"""The state machine of the steps: pure functions from states to states.
+"""Compute a run's current step, and its state after a step report.
 
-The state has the layout of superpowers' `metadata.json`. gitckpt adds `loop_state.graph` (if it
-is not the default graph) and `loop_state.iterations`.
+The state has the layout of `metadata.json` of the tool superpowers. gitckpt adds `loop_state.graph`
+(unless it is the default graph) and `loop_state.iterations`.
 """
 
 from __future__ import annotations
@@ -42,54 +42,54 @@ class StepPosition:
 _FRESH = {"status": records.NOT_STARTED, "started_at": None, "completed_at": None}
 
 
-def position(graph: Graph, state: StateTable) -> StepPosition:
-    """Return the current step of a run: after a step has ended, the following step."""
-    loop = loop_of(state)
-    current = loop.get("current_step")
-    step = graph.find(current) or _step_of_status(graph, state, current)
-    status = records.status_of(loop.get("step_status")) or records.NOT_STARTED
+def find_position(graph: Graph, state: StateTable) -> StepPosition:
+    """Return a run's current step and status; after an ended step, the next step."""
+    loop_table = get_loop_table(state)
+    current_step = loop_table.get("current_step")
+    step = graph.find(current_step) or _find_step(graph, state, current_step)
+    status = records.parse_status(loop_table.get("step_status")) or records.NOT_STARTED
     if step is None:
-        return StepPosition(str(current), status, is_known=False)
+        return StepPosition(str(current_step), status, is_known=False)
     if step is END:
         return StepPosition(COMPLETE, records.PASSED)
-    if records.BLOCKED in (status, records.status_of(current)):
-        active = active_blockers(state)
+    if records.BLOCKED in (status, records.parse_status(current_step)):
+        active = find_active_blockers(state)
         step_blockers = [item for item in active if graph.find(item.get("blocked_step")) is step]
         reasons = tuple(str(blocker.get("description", "")) for blocker in step_blockers or active)
         status = records.BLOCKED if active else records.NOT_STARTED
         return StepPosition(step.name, status, reasons=reasons)
-    following = None
+    next_name = None
     if status in (records.PASSED, records.SKIPPED):
-        following = graph.after(step, _table(loop, "checkpoints", "loop_state.")).name
+        next_name = graph.after(step, _get_table(loop_table, "checkpoints", "loop_state.")).name
     elif status == records.FAILED:
-        following = step.on_fail
-    if following is None:
+        next_name = step.on_fail
+    if next_name is None:
         return StepPosition(step.name, status)
-    return StepPosition(following, records.PASSED if following == COMPLETE else records.NOT_STARTED)
+    return StepPosition(next_name, records.PASSED if next_name == COMPLETE else records.NOT_STARTED)
 
 
-def _step_of_status(graph: Graph, state: StateTable, text: object) -> StepDefinition | None:
+def _find_step(graph: Graph, state: StateTable, text: object) -> StepDefinition | None:
     # Some tools write a status such as BLOCKED instead of a step name.
-    status = records.status_of(text)
+    status = records.parse_status(text)
     if status == records.BLOCKED:
-        active = active_blockers(state)
-        return (graph.find(active[-1].get("blocked_step")) if active else None) or graph.first
+        blockers = find_active_blockers(state)
+        return (graph.find(blockers[-1].get("blocked_step")) if blockers else None) or graph.first
     return graph.first if text is None or status == records.NOT_STARTED else None
 
 
-def active_blockers(state: StateTable) -> list[StateTable]:
-    blockers = [blocker for blocker in _blockers(state) if isinstance(blocker, Mapping)]
+def find_active_blockers(state: StateTable) -> list[StateTable]:
+    blockers = [blocker for blocker in _get_blockers(state) if isinstance(blocker, Mapping)]
     return [item for item in blockers if str(item.get("status", "")).upper() == records.ACTIVE]
 
 
-def loop_of(state: StateTable) -> StateTable:
-    return _table(state, LOOP)
+def get_loop_table(state: StateTable) -> StateTable:
+    return _get_table(state, LOOP)
 
 
-def record_of(graph: Graph, state: StateTable, step: str) -> StateTable:
-    """Return a step's record, which may be stored under an alias; {} if it is missing."""
-    step_records = _table(loop_of(state), "checkpoints", "loop_state.")
-    return _table(step_records, _record_key(graph, step_records, step), "loop_state.checkpoints.")
+def find_record(graph: Graph, state: StateTable, step: str) -> StateTable:
+    """Return a step's record, stored by name or alias; {} if the step has no record."""
+    step_records = _get_table(get_loop_table(state), "checkpoints", "loop_state.")
+    return _get_table(step_records, _find_key(graph, step_records, step), "loop_state.checkpoints.")
 
 
 def apply_report(
@@ -101,24 +101,24 @@ def apply_report(
         hint = "show the current step: git ckpt step show"
         raise UsageError(f"{COMPLETE} is the end of the steps, not a step", hint=hint)
     records.require_valid(report, step)
-    current = position(graph, state)
-    moves = _check_order(current, step, record_of(graph, state, step.name), report)
+    current_position = find_position(graph, state)
+    moves_run = _check_order(current_position, step, find_record(graph, state, step.name), report)
     update = _StateUpdate(graph, state, timestamp)
     if step is END:
         update.enter(END)
     elif report.action == records.RESET:
-        update.reset(step, report, current)
+        update.reset(step, report, current_position)
     elif report.action in (records.START, records.PROGRESS):
-        update.begin(step, report, moves=moves)
+        update.begin(step, report, moves_run=moves_run)
     else:
-        update.end(step, report, moves=moves)
+        update.end(step, report, moves_run=moves_run)
     return update.state
 
 
 def _check_order(
     current: StepPosition, step: StepDefinition, record: StateTable, report: StepReport
 ) -> bool:
-    """Return whether a report changes the current step; raise an error if too early."""
+    """Return whether a report moves the run on. Raises OutOfOrder if it comes early."""
     if report.action == records.RESET:
         return True
     is_current = step.name == current.step
@@ -133,25 +133,25 @@ def _check_order(
         and report.action != records.BLOCK
         and not is_late_elsewhere
     ):
-        raise blocked_error(current)
+        raise make_blocked_error(current)
     if is_current or is_late_report:
         return is_current
-    reset = f"git ckpt step reset {shell_word(step.name)}"
+    reset_command = f"git ckpt step reset {shell_word(step.name)}"
     if current.step == COMPLETE:
-        hint = f"to repeat the step: {reset}; to only record the report: --force"
+        hint = f"to repeat the step: {reset_command}; to only record the report: --force"
         raise OutOfOrder(f"the run is complete, so not at {step.name}", hint=hint)
     hint = f"next is: git ckpt step start {shell_word(current.step)}"
-    hint += f"; to go back or ahead: {reset}, or --force"
+    hint += f"; to go back or ahead: {reset_command}, or --force"
     raise OutOfOrder(
         f"the run is at {current.step} ({current.status}), not at {step.name}", hint=hint
     )
 
 
 def _is_running(record: StateTable) -> bool:
-    return records.status_of(record.get("status")) == records.IN_PROGRESS
+    return records.parse_status(record.get("status")) == records.IN_PROGRESS
 
 
-def blocked_error(current: StepPosition) -> StepsBlocked:
+def make_blocked_error(current: StepPosition) -> StepsBlocked:
     reasons = f": {'; '.join(current.reasons)}" if current.reasons else ""
     hint = f"resolve the blocker, then: git ckpt step reset {shell_word(current.step)}"
     return StepsBlocked(f"the run is blocked at {current.step}{reasons}", hint=hint)
@@ -160,17 +160,17 @@ def blocked_error(current: StepPosition) -> StepsBlocked:
 class _StateUpdate:
     def __init__(self, graph: Graph, state: StateTable, timestamp: str) -> None:
         self._graph, self._at = graph, timestamp
-        old_loop = loop_of(state)
-        first = dict.fromkeys(("current_step", "step_status", "step_started_at"))
-        counts = {"fix_cycle_count": 0, "max_fix_cycles": graph.max_fix_cycles, "iterations": 0}
-        self._records = dict(_table(old_loop, "checkpoints", "loop_state."))
-        loop = {**first, **counts, **old_loop, "checkpoints": self._records}
-        self._loop = _tables_last(loop, "checkpoints")
-        self._blockers = list(_blockers(state))
-        self.state = _tables_last({**state, BLOCKERS: self._blockers, LOOP: self._loop}, LOOP)
+        old_loop = get_loop_table(state)
+        first_keys = dict.fromkeys(("current_step", "step_status", "step_started_at"))
+        limits = {"fix_cycle_count": 0, "max_fix_cycles": graph.max_fix_cycles, "iterations": 0}
+        self._records = dict(_get_table(old_loop, "checkpoints", "loop_state."))
+        loop_table = {**first_keys, **limits, **old_loop, "checkpoints": self._records}
+        self._loop = _move_last(loop_table, "checkpoints")
+        self._blockers = list(_get_blockers(state))
+        self.state = _move_last({**state, BLOCKERS: self._blockers, LOOP: self._loop}, LOOP)
 
-    def begin(self, step: StepDefinition, report: StepReport, *, moves: bool) -> None:
-        record = self._record(step)
+    def begin(self, step: StepDefinition, report: StepReport, *, moves_run: bool) -> None:
+        record = self._record_of(step)
         if not _is_running(record) or report.action == records.START:
             if self._is_over_limit() and not report.force:
                 hint = "look for a circle of steps: git ckpt step show --history"
@@ -179,7 +179,7 @@ class _StateUpdate:
             self._start(step, record)
             record["status"] = records.IN_PROGRESS
         self._merge(record, step, report)
-        if moves:
+        if moves_run:
             # Records written by other tools may lack started_at.
             self._set_position(step.name, records.IN_PROGRESS, record.get("started_at"))
 
@@ -190,29 +190,29 @@ class _StateUpdate:
         if step.version_key is not None:
             record.setdefault(step.version_key, 1)
 
-    def end(self, step: StepDefinition, report: StepReport, *, moves: bool) -> None:
-        record = self._record(step)
+    def end(self, step: StepDefinition, report: StepReport, *, moves_run: bool) -> None:
+        record = self._record_of(step)
         if not _is_running(record) or not record.get("started_at"):
             self._start(step, record)
         record |= {"status": records.ENDS[report.action], "completed_at": self._at}
         self._merge(record, step, report)
         if report.action == records.BLOCK:
-            self._block(step, str(report.notes), moves=moves)
-        elif moves and report.action == records.FAIL:
+            self._block(step, str(report.notes), moves_run=moves_run)
+        elif moves_run and report.action == records.FAIL:
             self._fail(step, str(report.notes))
-        elif moves:
-            self.enter(self._graph.after(step, {**self._records, step.name: self._record(step)}))
+        elif moves_run:
+            self.enter(self._graph.after(step, {**self._records, step.name: self._record_of(step)}))
 
     def reset(self, step: StepDefinition, report: StepReport, current: StepPosition) -> None:
-        settled = {step.name} | ({current.step} if current.status == records.BLOCKED else set())
+        freed_steps = {step.name} | ({current.step} if current.status == records.BLOCKED else set())
         resolution = {"resolved_at": self._at, "resolution": report.notes or ""}
-        active = active_blockers(self.state)
+        blockers = find_active_blockers(self.state)
         for i, blocker in enumerate(self._blockers):
-            if blocker in active:
+            if blocker in blockers:
                 blocked_step = self._graph.find(blocker.get("blocked_step"))
-                if blocked_step is not None and blocked_step.name in settled:
+                if blocked_step is not None and blocked_step.name in freed_steps:
                     self._blockers[i] = {**blocker, "status": records.RESOLVED, **resolution}
-        record = self._record(step)
+        record = self._record_of(step)
         record.pop("verdict", None)
         record |= _FRESH
         self._merge(record, step, report)
@@ -224,11 +224,11 @@ class _StateUpdate:
             self._set_position(COMPLETE, records.PASSED, None)
             return
         # Only the history preserves the reports of the last attempt.
-        old_record = self._record(step)
+        old_record = self._record_of(step)
         record: dict[str, Any] = {**_FRESH, "agent": None}
         if step.version_key is not None and by_failure:
-            number = old_record.get(step.version_key, 1 if old_record else 0)
-            record[step.version_key] = (number if type(number) is int else 0) + 1
+            version = old_record.get(step.version_key, 1 if old_record else 0)
+            record[step.version_key] = (version if type(version) is int else 0) + 1
         elif step.version_key is not None and step.version_key in old_record:
             record[step.version_key] = old_record[step.version_key]
         if step.only_if is not None:
@@ -236,7 +236,7 @@ class _StateUpdate:
         self._put_record(step, record | {"last_updated": self._at})
         self._set_position(step.name, records.NOT_STARTED, None)
         if self._is_over_limit():
-            self._block(step, self._limit_message(), moves=True)
+            self._block(step, self._limit_message(), moves_run=True)
 
     def _fail(self, step: StepDefinition, notes: str) -> None:
         if step.on_fail is None:
@@ -246,16 +246,16 @@ class _StateUpdate:
             count, limit = self._count_of("fix_cycle_count"), self._loop["max_fix_cycles"]
             if count >= (limit if type(limit) is int else self._graph.max_fix_cycles):
                 cycles = f"{count} fix {'cycle' if count == 1 else 'cycles'}"
-                self._block(step, f"the step failed after {cycles}: {notes}", moves=True)
+                self._block(step, f"the step failed after {cycles}: {notes}", moves_run=True)
                 return
             self._loop["fix_cycle_count"] = count + 1
         self.enter(self._graph.step(step.on_fail), by_failure=True)
 
-    def _block(self, step: StepDefinition, description: str, *, moves: bool) -> None:
+    def _block(self, step: StepDefinition, description: str, *, moves_run: bool) -> None:
         blocker = {"id": f"B{len(self._blockers) + 1}", "description": description}
         blocker |= {"blocked_at": self._at, "blocked_step": step.name, "status": records.ACTIVE}
         self._blockers.append(blocker)
-        if moves:
+        if moves_run:
             self._set_position(step.name, records.BLOCKED, self._loop.get("step_started_at"))
 
     def _is_over_limit(self) -> bool:
@@ -275,12 +275,12 @@ class _StateUpdate:
         new_record = records.merge_report(_order_keys(record), step, report, self._at)
         self._put_record(step, _order_keys(new_record))
 
-    def _record(self, step: StepDefinition) -> dict[str, Any]:
-        key = _record_key(self._graph, self._records, step.name)
-        return dict(_table(self._records, key, "loop_state.checkpoints."))
+    def _record_of(self, step: StepDefinition) -> dict[str, Any]:
+        record_key = _find_key(self._graph, self._records, step.name)
+        return dict(_get_table(self._records, record_key, "loop_state.checkpoints."))
 
     def _put_record(self, step: StepDefinition, record: dict[str, Any]) -> None:
-        self._records[_record_key(self._graph, self._records, step.name)] = record
+        self._records[_find_key(self._graph, self._records, step.name)] = record
 
 
 _TIMES = ("started_at", "completed_at")  # keys that each record has, in the order of the protocol
@@ -288,38 +288,38 @@ _COMMON = ("status", *_TIMES, "agent", "output_files", "notes", "last_updated")
 
 
 def _order_keys(record: StateTable) -> dict[str, Any]:
-    ordered = {key: record.get(key) for key in (*_COMMON, "progress")} | dict(record)
-    return _tables_last(ordered, "progress", "tasks")
+    ordered_record = {key: record.get(key) for key in (*_COMMON, "progress")} | dict(record)
+    return _move_last(ordered_record, "progress", "tasks")
 
 
-def _tables_last(table: StateTable, *last: str) -> dict[str, Any]:
+def _move_last(table: StateTable, *last: str) -> dict[str, Any]:
     # In TOML, simple keys must come before tables, or they would belong to the table.
-    keys = [key for key in table if key not in last] + [key for key in last if key in table]
-    return {key: table[key] for key in keys}
+    ordered_keys = [key for key in table if key not in last] + [key for key in last if key in table]
+    return {key: table[key] for key in ordered_keys}
 
 
-def _record_key(graph: Graph, step_records: StateTable, step: str) -> str:
+def _find_key(graph: Graph, step_records: StateTable, step: str) -> str:
     # Other tools may store a record under an alias.
     if step in step_records:
         return step
-    names = {key: entry.name for key in step_records if (entry := graph.find(key)) is not None}
-    return next((key for key, name in names.items() if name == step), step)
+    step_names = {key: entry.name for key in step_records if (entry := graph.find(key)) is not None}
+    return next((key for key, name in step_names.items() if name == step), step)
 
 
 _SHOW_STATE = "show the state: git ckpt show RUN --state"
 
 
-def _table(table: StateTable, key: str, parent: str = "") -> StateTable:
+def _get_table(table: StateTable, key: str, parent: str = "") -> StateTable:
     value = table.get(key)
     if value is not None and not isinstance(value, Mapping):
         raise UsageError(f"{parent}{key} in the state of the run is not a table", hint=_SHOW_STATE)
     return value or {}
 
 
-def _blockers(state: StateTable) -> list[Any]:
+def _get_blockers(state: StateTable) -> list[Any]:
     value = state.get(BLOCKERS)
     if value is not None and not isinstance(value, list):
-        raise UsageError("blockers in the state of the run is not a list", hint=_SHOW_STATE)
+        raise UsageError(f"{BLOCKERS!r} in the state of the run is not a list", hint=_SHOW_STATE)
     return value or []
 
 
@@ -330,7 +330,7 @@ _LARGEST = 16_000_000  # bytes of a plan
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """The step and task that a run continues with."""
+    """The step with which a run continues, and the task of a plan within this step."""
 
     step: str  # COMPLETE if nothing is left to do
     status: str
@@ -341,7 +341,7 @@ class NextStep:
     remarks: tuple[str, ...] = ()
 
 
-def next_of(
+def find_next_step(
     graph: Graph,
     state: StateTable,
     top: str | None,
@@ -349,85 +349,85 @@ def next_of(
     path: str | None = None,
     resume_from: str | None = None,
 ) -> NextStep:
-    """Return the step and task that a run continues with.
+    """Return the step and task with which a run continues.
 
-    `top`: path of the worktree. `path`: path of the plan. `resume_from`: task to continue with.
+    `top` is the worktree, `path` a plan file, and `resume_from` the task to continue with.
     """
-    current = position(graph, state)
+    current = find_position(graph, state)
     if current.status == records.BLOCKED:
-        raise blocked_error(current)
-    remarks = list(_position_remarks(graph, current, state))
-    number = (records.task_id(resume_from) or resume_from) if resume_from is not None else None
+        raise make_blocked_error(current)
+    remarks = list(_describe_position(graph, current, state))
+    task_number = None if resume_from is None else records.parse_number(resume_from) or resume_from
     step = graph.find(current.step)
     if step is None or not step.has_tasks:
-        if number is not None:
+        if task_number is not None:
             hint = "show the current step: git ckpt step show"
             raise OutOfOrder(f"the run is at {current.step}, which has no tasks", hint=hint)
         return NextStep(current.step, current.status, remarks=tuple(remarks))
-    plan = _find_plan(graph, state, current.step, top, path)
-    if plan is None:
-        if number is None:
+    named_plan = _find_plan(graph, state, current.step, top, path)
+    if named_plan is None:
+        if task_number is None:
             remarks.append("there is no plan to take the task from; name a plan: --plan FILE")
-        return NextStep(current.step, current.status, number or None, remarks=tuple(remarks))
-    plan_name, tasks = plan
+        return NextStep(current.step, current.status, task_number or None, remarks=tuple(remarks))
+    plan_name, tasks = named_plan
     task: PlanTask | None
-    if number is not None:
-        task = _find_task(tasks, number, plan_name)
+    if task_number is not None:
+        task = _find_task(tasks, task_number, plan_name)
         if task.is_done:
             remarks.append(f"task {task.name} is already done, according to {plan_name}")
     else:
-        task = records.first_open(tasks)
-        remarks += _disagreements(record_of(graph, state, current.step), tasks, task, plan_name)
+        task = records.find_open_task(tasks)
+        remarks += _compare_plan(find_record(graph, state, current.step), tasks, task, plan_name)
     if task is None:
-        text = f"all tasks of {plan_name} are done: git ckpt step pass {shell_word(current.step)}"
-        remarks.append(text if tasks else f"{plan_name} has no tasks")
+        remark = f"all tasks of {plan_name} are done: git ckpt step pass {shell_word(current.step)}"
+        remarks.append(remark if tasks else f"{plan_name} has no tasks")
         return NextStep(current.step, current.status, plan=plan_name, remarks=tuple(remarks))
     if task.mark == records.STUCK:
         remarks.append(f"task {task.name} is marked as blocked in {plan_name}, line {task.line}")
     return NextStep(current.step, current.status, task.name, task.title, plan_name, tuple(remarks))
 
 
-def _position_remarks(graph: Graph, current: StepPosition, state: StateTable) -> Iterator[str]:
+def _describe_position(graph: Graph, current: StepPosition, state: StateTable) -> Iterator[str]:
     if not current.is_known:
         hint = "to continue: git ckpt step reset STEP"
         yield f"the run is at {current.step}, which is not a step of {graph.name}; {hint}"
-    for blocker in active_blockers(state):
+    for blocker in find_active_blockers(state):
         blocked_step = blocker.get("blocked_step", "no step")
         yield f"unresolved blocker: {blocker.get('description', '')} (at {blocked_step})"
     if current.status == records.FAILED:
-        notes = record_of(graph, state, current.step).get("notes")
+        notes = find_record(graph, state, current.step).get("notes")
         yield f"{current.step} failed: {notes}" if notes else f"{current.step} failed"
 
 
-def _disagreements(
+def _compare_plan(
     record: StateTable, tasks: Sequence[PlanTask], first: PlanTask | None, plan_name: str
 ) -> Iterator[str]:
     # If the plan and the records disagree, the plan is right.
-    last = record.get("last_task")
-    number = records.task_id(last) if isinstance(last, str) else None
+    last_task = record.get("last_task")
+    number = records.parse_number(last_task) if isinstance(last_task, str) else None
     next_text = (
         f"the run continues with {first.name}" if first is not None else "nothing is left to do"
     )
-    planned = {task.id: task for task in tasks if task.id is not None}
-    if number is not None and number not in planned:
+    planned_tasks = {task.id: task for task in tasks if task.id is not None}
+    if number is not None and number not in planned_tasks:
         yield f"last_task is {number}, which {plan_name} lacks; {next_text}"
-    elif number is not None and not planned[number].is_done:
+    elif number is not None and not planned_tasks[number].is_done:
         yield f"last_task is {number}, which is open in {plan_name}; {next_text}"
-    elif number is not None and records.open_after(tasks, number) != first and first is not None:
+    elif number is not None and records.next_open(tasks, number) != first and first is not None:
         yield f"last_task is {number}, but {first.name} is still open in {plan_name}; {next_text}"
     tasks_table = record.get("tasks")
-    reported = tasks_table.items() if isinstance(tasks_table, Mapping) else ()
+    reported_tasks = tasks_table.items() if isinstance(tasks_table, Mapping) else ()
     statuses = {
-        records.task_id(key): records.status_of(entry.get("status"))
-        for key, entry in reported
-        if isinstance(entry, Mapping)
+        records.parse_number(task_key): records.parse_status(task_record.get("status"))
+        for task_key, task_record in reported_tasks
+        if isinstance(task_record, Mapping)
     }
-    for name, task in planned.items():
-        status = statuses.get(name)
-        if status == records.PASSED and not task.is_done and name != number:
-            yield f"task {name} is reported as {status}, but is open in {plan_name}"
+    for task_number, task in planned_tasks.items():
+        status = statuses.get(task_number)
+        if status == records.PASSED and not task.is_done and task_number != number:
+            yield f"task {task_number} is reported as {status}, but is open in {plan_name}"
         elif status is not None and status != records.PASSED and task.is_done:
-            yield f"task {name} is reported as {status}, but is done in {plan_name}"
+            yield f"task {task_number} is reported as {status}, but is done in {plan_name}"
 
 
 def _find_plan(
@@ -437,19 +437,19 @@ def _find_plan(
         return path, records.parse_plan(_read_plan(path))
     if top is None:
         return None
-    for name in _plan_paths(graph, state, step):
-        plan = os.path.join(top, name)
+    for relative_path in _list_plan_paths(graph, state, step):
+        plan_path = os.path.join(top, relative_path)
         # A state may have been fetched: accept only a plan inside the worktree.
-        is_inside = os.path.realpath(plan).startswith(os.path.realpath(top) + os.sep)
-        if is_inside and os.path.isfile(plan):
-            return name, records.parse_plan(_read_plan(plan))
+        is_inside = os.path.realpath(plan_path).startswith(os.path.realpath(top) + os.sep)
+        if is_inside and os.path.isfile(plan_path):
+            return relative_path, records.parse_plan(_read_plan(plan_path))
     return None
 
 
-def _plan_paths(graph: Graph, state: StateTable, step: str) -> Iterator[str]:
-    for name in dict.fromkeys((step, *(graph_step.name for graph_step in graph.steps))):
-        files = record_of(graph, state, name).get("output_files")
-        for file in files if isinstance(files, list) else ():
+def _list_plan_paths(graph: Graph, state: StateTable, step: str) -> Iterator[str]:
+    for step_name in dict.fromkeys((step, *(graph_step.name for graph_step in graph.steps))):
+        output_files = find_record(graph, state, step_name).get("output_files")
+        for file in output_files if isinstance(output_files, list) else ():
             if isinstance(file, str) and "\0" not in file and os.path.basename(file) == PLAN:
                 yield file
     yield PLAN

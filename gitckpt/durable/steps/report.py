@@ -39,18 +39,18 @@ _TASK = re.compile(
 )
 
 
-def status_of(value: object) -> str | None:
-    """Return the status in `STATUSES` that a word means, or None."""
+def parse_status(value: object) -> str | None:
+    """Return the status that a word such as "done" means; None for any other value."""
     if not isinstance(value, str):
         return None
-    spelling = re.sub(r"[\s-]+", "_", value.strip()).upper()
-    return spelling if spelling in STATUSES else _BY_SPELLING.get(spelling)
+    word = re.sub(r"[\s-]+", "_", value.strip()).upper()
+    return word if word in STATUSES else _BY_SPELLING.get(word)
 
 
-def task_id(text: str) -> str | None:
+def parse_number(text: str) -> str | None:
     """Return the number of a task, such as "2.3" of "Task 2.3: Log in", or None."""
-    match = _TASK.match(text.strip())
-    return next(group.lower() for group in match.groups() if group) if match else None
+    task_match = _TASK.match(text.strip())
+    return next(number.lower() for number in task_match.groups() if number) if task_match else None
 
 
 START, PROGRESS, RESET = "start", "progress", "reset"
@@ -80,7 +80,7 @@ _MAX = 2**63
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """A report of a step. None and empty values leave the record unchanged."""
+    """A report on a step; None and empty values leave the step's record unchanged."""
 
     action: str  # one of `LABELS`
     step: str  # name or alias
@@ -121,15 +121,15 @@ class StepReport:
 def require_valid(report: StepReport, step: StepDefinition) -> None:
     action, verdict = report.action, report.verdict
     if action in (FAIL, BLOCK) and not (report.notes or "").strip():
-        detail = "what went wrong" if action == FAIL else "what must be resolved"
+        notes_topic = "what went wrong" if action == FAIL else "what must be resolved"
         problem = f"{step.name} cannot {action} without notes"
-        raise UsageError(problem, hint=f'say {detail}: --notes "…"')
+        raise UsageError(problem, hint=f'say {notes_topic}: --notes "…"')
     if verdict not in (None, VERDICT_PASS, VERDICT_FAIL):
         hint = "a verdict is PASS or FAIL; record other values with --set"
         raise UsageError(f"{verdict!r} is not a verdict", hint=hint)
-    expected = {PASS: VERDICT_PASS, FAIL: VERDICT_FAIL}.get(action)
-    if verdict is not None and expected not in (None, verdict):
-        hint = f"omit the verdict, or use {expected}"
+    expected_verdict = {PASS: VERDICT_PASS, FAIL: VERDICT_FAIL}.get(action)
+    if verdict is not None and expected_verdict not in (None, verdict):
+        hint = f"omit the verdict, or use {expected_verdict}"
         raise UsageError(f"the verdict {verdict} contradicts {action}", hint=hint)
     if report.task_status is not None and report.task_status not in STATUSES:
         hint = f"a status is one of {', '.join(STATUSES)}"
@@ -145,30 +145,30 @@ def require_valid(report: StepReport, step: StepDefinition) -> None:
 def merge_report(
     record: StateTable, step: StepDefinition, report: StepReport, timestamp: str
 ) -> dict[str, Any]:
-    """Return the record of a step with the values of a report, except the status."""
-    new = {**record, **report.values}
-    new["agent"] = report.agent or new.get("agent") or step.agent or "unknown"
-    counts = {key: getattr(report, key) for key in _COUNTS[:2]} | {"current_task": report.task}
-    counts |= {key: getattr(report, key) for key in _COUNTS[2:]}
-    counts = {key: value for key, value in counts.items() if value is not None}
-    new["progress"] = _as_dict(new.get("progress")) | counts
-    files = _as_list(new.get("output_files"))
-    outputs = [name for name in dict.fromkeys(report.outputs) if name not in files]
-    new["output_files"] = files + outputs
-    new["notes"] = report.notes if report.notes is not None else new.get("notes") or ""
+    """Return a step's record with the values of a report; keep the record's status."""
+    fields = {**record, **report.values}
+    fields["agent"] = report.agent or fields.get("agent") or step.agent or "unknown"
+    progress = {key: getattr(report, key) for key in _COUNTS[:2]} | {"current_task": report.task}
+    progress |= {key: getattr(report, key) for key in _COUNTS[2:]}
+    progress = {key: value for key, value in progress.items() if value is not None}
+    fields["progress"] = _as_dict(fields.get("progress")) | progress
+    old_outputs = _as_list(fields.get("output_files"))
+    new_outputs = [name for name in dict.fromkeys(report.outputs) if name not in old_outputs]
+    fields["output_files"] = old_outputs + new_outputs
+    fields["notes"] = report.notes if report.notes is not None else fields.get("notes") or ""
     if step.on_fail is not None and report.action in (PASS, FAIL):
-        new["verdict"] = VERDICT_PASS if report.action == PASS else VERDICT_FAIL
+        fields["verdict"] = VERDICT_PASS if report.action == PASS else VERDICT_FAIL
     elif report.verdict is not None:
-        new["verdict"] = report.verdict
+        fields["verdict"] = report.verdict
     if report.commit is not None:
-        _add_commit(new, step, report)
+        _add_commit(fields, step, report)
     if report.task is not None:
-        _add_task(new, report.task, report, timestamp)
-        if new.get("tasks") and not record.get("tasks"):
-            _preserve_counts(new, record, report)
-    _update_counts(new, step)
-    new["last_updated"] = timestamp
-    return new
+        _add_task(fields, report.task, report, timestamp)
+        if fields.get("tasks") and not record.get("tasks"):
+            _preserve_counts(fields, record, report)
+    _update_counts(fields, step)
+    fields["last_updated"] = timestamp
+    return fields
 
 
 def _as_list(value: object) -> list[Any]:
@@ -179,10 +179,10 @@ def _as_dict(value: object) -> dict[str, Any]:
     return dict(value) if isinstance(value, Mapping) else {}
 
 
-def progress_of(record: StateTable) -> Progress | None:
-    values = _as_dict(record.get("progress"))
-    counts: dict[str, Any] = {key: _as_count(values.get(key)) for key in _COUNTS}
-    task = values.get("current_task")
+def read_progress(record: StateTable) -> Progress | None:
+    progress_table = _as_dict(record.get("progress"))
+    counts: dict[str, Any] = {key: _as_count(progress_table.get(key)) for key in _COUNTS}
+    task = progress_table.get("current_task")
     progress = Progress(**counts, current_task=task if isinstance(task, str) and task else None)
     return progress if progress != Progress() else None
 
@@ -200,32 +200,32 @@ def _add_commit(record: dict[str, Any], step: StepDefinition, report: StepReport
 
 def _add_task(record: dict[str, Any], text: str, report: StepReport, timestamp: str) -> None:
     # Free text without a number is a task only if the report says more about it.
-    number = task_id(text)
-    if number is None and report.task_status is None and report.worker is None:
+    task_number = parse_number(text)
+    if task_number is None and report.task_status is None and report.worker is None:
         return
-    name = number or text
+    task_key = task_number or text
     tasks = _as_dict(record.get("tasks"))
-    new = {"status": NOT_STARTED, "started_at": timestamp, "completed_at": None}
-    old_task = tasks.get(name)
-    task = dict(old_task) if isinstance(old_task, Mapping) else new
+    new_task = {"status": NOT_STARTED, "started_at": timestamp, "completed_at": None}
+    old_task = tasks.get(task_key)
+    task = dict(old_task) if isinstance(old_task, Mapping) else new_task
     task["status"] = report.task_status or IN_PROGRESS
     task["completed_at"] = None if task["status"] in (NOT_STARTED, IN_PROGRESS) else timestamp
-    values = {"worker": report.worker, "notes": report.notes, "commit": report.commit}
-    task |= {key: value for key, value in values.items() if value is not None}
-    record["tasks"] = tasks | {name: task | {"last_updated": timestamp}}
+    task_values = {"worker": report.worker, "notes": report.notes, "commit": report.commit}
+    task |= {key: value for key, value in task_values.items() if value is not None}
+    record["tasks"] = tasks | {task_key: task | {"last_updated": timestamp}}
     if task["status"] == PASSED:
-        record["last_task"] = f"Task {number}" if number else name
+        record["last_task"] = f"Task {task_number}" if task_number else task_key
 
 
 def _preserve_counts(new: dict[str, Any], record: StateTable, report: StepReport) -> None:
     # The first task reported by name must not hide the counts that were reported before.
-    values = _as_dict(record.get("progress"))
-    keys = ("tasks_completed", "tasks_total")
-    completed, total = (_as_count(values.get(key)) or _as_count(record.get(key)) for key in keys)
+    progress = _as_dict(record.get("progress"))
+    count_keys = ("tasks_completed", "tasks_total")
+    done, total = (_as_count(progress.get(key)) or _as_count(record.get(key)) for key in count_keys)
     if report.tasks_completed is not None:  # includes the reported task if that is done
-        completed = report.tasks_completed - (report.task_status == PASSED)
-    if completed and completed > 0:
-        new[BEFORE] = completed
+        done = report.tasks_completed - (report.task_status == PASSED)
+    if done and done > 0:
+        new[BEFORE] = done
     if total and report.tasks_total is None:
         new["progress"]["tasks_total"] = total
 
@@ -235,14 +235,14 @@ def _update_counts(record: dict[str, Any], step: StepDefinition) -> None:
     tasks, progress = _as_dict(record.get("tasks")), record["progress"]
     if tasks:
         statuses = [_as_dict(task).get("status") for task in tasks.values()]
-        completed = (_as_count(record.get(BEFORE)) or 0) + statuses.count(PASSED)
+        completed_count = (_as_count(record.get(BEFORE)) or 0) + statuses.count(PASSED)
         total = _as_count(progress.get("tasks_total")) or 0
-        total = max(total, len(tasks), min(completed, total) if total else completed)
+        total = max(total, len(tasks), min(completed_count, total) if total else completed_count)
         # A task that was counted before may be reported again.
-        progress |= {"tasks_total": total, "tasks_completed": min(completed, total)}
+        progress |= {"tasks_total": total, "tasks_completed": min(completed_count, total)}
     if step.has_tasks:
-        counts = ("tasks_completed", "tasks_total")
-        record |= {key: progress[key] for key in counts if key in progress}
+        count_keys = ("tasks_completed", "tasks_total")
+        record |= {key: progress[key] for key in count_keys if key in progress}
 
 
 def _as_count(value: object) -> int | None:
@@ -278,56 +278,56 @@ class PlanTask:
 
 def parse_plan(text: str) -> list[PlanTask]:
     """Return the tasks of a plan: items `- [ ] TITLE` and headings `## Task 1: TITLE`."""
-    entries: list[PlanTask] = []
+    plan_tasks: list[PlanTask] = []
     indent, heading, fence = -1, -1, ""
-    for number, line in enumerate(text.splitlines(), 1):
-        mark = _FENCE.match(line)
-        if mark is not None and (not fence or mark[1].startswith(fence)):
-            fence = "" if fence else mark[1]
+    for line_number, line in enumerate(text.splitlines(), 1):
+        fence_match = _FENCE.match(line)
+        if fence_match is not None and (not fence or fence_match[1].startswith(fence)):
+            fence = "" if fence else fence_match[1]
         if fence:
             continue
-        title = _HEADING.match(line)
-        box = _BOX.match(line)
-        if title is not None:
-            entries.append(_parse_task(title["text"], "", number))
-            indent, heading = -1, len(entries) - 1
+        heading_match = _HEADING.match(line)
+        box_match = _BOX.match(line)
+        if heading_match is not None:
+            plan_tasks.append(_parse_task(heading_match["text"], "", line_number))
+            indent, heading = -1, len(plan_tasks) - 1
         elif line.startswith("#"):
             indent, heading = -1, -1
-        elif box is not None:
-            depth = len(box["indent"].expandtabs(4))
-            task = _parse_task(box["text"], box["mark"].lower(), number)
+        elif box_match is not None:
+            task_indent = len(box_match["indent"].expandtabs(4))
+            task = _parse_task(box_match["text"], box_match["mark"].lower(), line_number)
             if task.id is None and heading >= 0:
-                joined = _join_marks(entries[heading].mark, task.mark)
-                entries[heading] = replace(entries[heading], mark=joined)
-            elif task.id is not None or indent < 0 or depth <= indent:
-                entries.append(task)
-                indent, heading = depth, -1
-    return [task for task in entries if task.mark]
+                joined_mark = _join_marks(plan_tasks[heading].mark, task.mark)
+                plan_tasks[heading] = replace(plan_tasks[heading], mark=joined_mark)
+            elif task.id is not None or indent < 0 or task_indent <= indent:
+                plan_tasks.append(task)
+                indent, heading = task_indent, -1
+    return [task for task in plan_tasks if task.mark]
 
 
-def first_open(plan: Sequence[PlanTask]) -> PlanTask | None:
+def find_open_task(plan: Sequence[PlanTask]) -> PlanTask | None:
     return next((task for task in plan if not task.is_done), None)
 
 
-def open_after(plan: Sequence[PlanTask], last: str) -> PlanTask | None:
-    index = next((i for i, task in enumerate(plan) if task.id == last), len(plan))
-    return first_open(plan[index + 1 :])
+def next_open(plan: Sequence[PlanTask], last: str) -> PlanTask | None:
+    last_index = next((i for i, task in enumerate(plan) if task.id == last), len(plan))
+    return find_open_task(plan[last_index + 1 :])
 
 
 def _parse_task(text: str, mark: str, line: int) -> PlanTask:
     title, comments = _split_comments(text)
     commit = comments[0] if comments and _OID.fullmatch(comments[0]) else None
     title = title.replace("**", "").replace("`", "").strip()
-    return PlanTask(task_id(title), title, mark, line, commit)
+    return PlanTask(parse_number(title), title, mark, line, commit)
 
 
 def _split_comments(text: str) -> tuple[str, list[str]]:
-    parts, comments, end = [], [], 0
+    text_parts, comments, end = [], [], 0
     while (start := text.find("<!--", end)) >= 0 and (close := text.find("-->", start + 4)) >= 0:
-        parts.append(text[end:start])
+        text_parts.append(text[end:start])
         comments.append(text[start + 4 : close].strip())
         end = close + 3
-    return "".join([*parts, text[end:]]), comments
+    return "".join([*text_parts, text[end:]]), comments
 
 
 def _join_marks(first_mark: str, mark: str) -> str:

@@ -1,4 +1,4 @@
-"""The public API of the step protocol: report, show, next."""
+"""The public API of the step protocol: report a step, show steps, find the next."""
 
 from __future__ import annotations
 
@@ -21,43 +21,42 @@ _PROGRESS = ("current_phase", "total_phases", "current_task", "tasks_completed",
 
 
 def visible_steps(graph: Graph, state: Mapping[str, Any]) -> list[str]:
-    """Return the names of the steps to show: required, current and recorded steps."""
-    current = machine.position(graph, state).step
+    current_step = machine.find_position(graph, state).step
     names = []
     for step in graph.steps:
         is_required = not (step.optional or step.only_if)
-        if is_required or step.name == current or machine.record_of(graph, state, step.name):
+        if is_required or step.name == current_step or machine.find_record(graph, state, step.name):
             names.append(step.name)
-    recorded = machine.loop_of(state).get("checkpoints") or {}
-    return names + [name for name in recorded if graph.find(name) is None]
+    step_records = machine.get_loop_table(state).get("checkpoints") or {}
+    return names + [name for name in step_records if graph.find(name) is None]
 
 
-def status_of(current: StepPosition, name: str, record: Mapping[str, Any]) -> str:
+def get_status(current: StepPosition, name: str, record: Mapping[str, Any]) -> str:
     return str(
         record.get("status") or (current.status if name == current.step else report.NOT_STARTED)
     )
 
 
-def document(graph: Graph, newest: Checkpoint, events: list[StepEvent] | None) -> dict[str, Any]:
+def to_document(graph: Graph, newest: Checkpoint, events: list[StepEvent] | None) -> dict[str, Any]:
     state = newest.state
-    current, loop = machine.position(graph, state), machine.loop_of(state)
+    position, loop = machine.find_position(graph, state), machine.get_loop_table(state)
     steps = []
     for name in dict.fromkeys((*(step.name for step in graph.steps), *visible_steps(graph, state))):
-        record = dict(machine.record_of(graph, state, name))
-        steps.append({"step": name, "status": status_of(current, name, record), "record": record})
-    content: dict[str, Any] = {"run": newest.run, "graph": graph.name}
-    content |= {"step": current.step, "status": current.status}
-    content["fix_cycle_count"] = loop.get("fix_cycle_count", 0)
-    content["max_fix_cycles"] = loop.get("max_fix_cycles", graph.max_fix_cycles)
-    content |= {"iterations": loop.get("iterations", 0), "max_iterations": graph.max_iterations}
-    content |= {"blockers": list(state.get(machine.BLOCKERS) or []), "steps": steps}
+        record = dict(machine.find_record(graph, state, name))
+        steps.append({"step": name, "status": get_status(position, name, record), "record": record})
+    document: dict[str, Any] = {"run": newest.run, "graph": graph.name}
+    document |= {"step": position.step, "status": position.status}
+    document["fix_cycle_count"] = loop.get("fix_cycle_count", 0)
+    document["max_fix_cycles"] = loop.get("max_fix_cycles", graph.max_fix_cycles)
+    document |= {"iterations": loop.get("iterations", 0), "max_iterations": graph.max_iterations}
+    document |= {"blockers": list(state.get(machine.BLOCKERS) or []), "steps": steps}
     if events is not None:
-        content["history"] = history = []
+        document["history"] = history = []
         for event in events:
-            plain = {name: getattr(event, name) for name in event.__slots__}
-            values = {name: getattr(event.progress or Progress(), name) for name in _PROGRESS}
-            history.append({**plain, "errors": list(event.errors), "progress": values})
-    return content
+            event_fields = {name: getattr(event, name) for name in event.__slots__}
+            progress = {name: getattr(event.progress or Progress(), name) for name in _PROGRESS}
+            history.append({**event_fields, "errors": list(event.errors), "progress": progress})
+    return document
 
 
 class Steps:
@@ -75,10 +74,10 @@ class Steps:
 
     @staticmethod
     def run_about(store: Store, track: str) -> str | None:
-        """Return the newest open run of a track, or the newest complete run, or None."""
+        """Return the track's newest open run, else its newest complete run, else None."""
         checkpoints = inside(store)
         require_text("track", track)
-        return journal.run_about(checkpoints, track)
+        return journal.find_run_of_track(checkpoints, track)
 
     def report(
         self,
@@ -88,16 +87,16 @@ class Steps:
         files: bool = False,
         checkpoint_id: str | None = None,
     ) -> Reported:
-        """Record a report as a checkpoint, unless `checkpoint_id` recorded it already.
+        """Record a report as a checkpoint; repeating it with the same id records nothing.
 
-        `graph`: name of a new run's step graph. Raises UsageError, NotFoundError (unknown step,
-        revision or graph), OutOfOrder, StepsBlocked or LeaseLost.
+        `graph` names the step graph of a new run; `files` captures the worktree. Raises UsageError,
+        NotFoundError (unknown step, revision or graph), OutOfOrder, StepsBlocked or LeaseLost.
         """
         require("said", said, StepReport, "a StepReport")
         require_text("graph", graph, may_be_none=True)
         require_text("checkpoint_id", checkpoint_id, may_be_none=True)
         repository = self._store.repository
-        outputs = tuple(_relative_to_top(repository, file) for file in said.outputs)
+        outputs = tuple(_relative_to_top(repository, output) for output in said.outputs)
         said = replace(said, outputs=outputs, subject="")
         if said.commit is not None:
             oid = repository.commit(said.commit)
@@ -109,35 +108,35 @@ class Steps:
         if said.verdict is not None:
             said = replace(said, verdict=said.verdict.strip().upper())
         options: Any = {"graph": graph, "files": files, "checkpoint_id": checkpoint_id}
-        result = journal.report(self._store, self._target, said, **options)
-        self._target = replace(self._target, run=result.checkpoint.run)
-        return result
+        reported = journal.report(self._store, self._target, said, **options)
+        self._target = replace(self._target, run=reported.checkpoint.run)
+        return reported
 
     @property
     def run(self) -> str | None:
-        """Return the run id; None before the first report."""
+        """Return the id of the run, or None before the first report of a new track."""
         return self._target.run
 
     def newest(self) -> Checkpoint:
-        """Return the newest checkpoint, whose state holds all reports."""
-        return journal.read(self._store, self._target)
+        """Return the run's newest checkpoint; its state has the records of all steps."""
+        return journal.read_newest(self._store, self._target)
 
     def graph(self) -> Graph:
         """Return the step graph of the run."""
-        return journal.graph_of(self._store, self.newest().state)
+        return journal.find_graph(self._store, self.newest().state)
 
     def show(self, *, with_history: bool = False) -> dict[str, Any]:
-        """Return the steps of the run as the document of `git ckpt step show --json`."""
+        """Return the run's steps as the JSON document of `git ckpt step show --json`."""
         newest = self.newest()
         events = journal.read_history(self._store, str(newest.run)) if with_history else None
-        return document(journal.graph_of(self._store, newest.state), newest, events)
+        return to_document(journal.find_graph(self._store, newest.state), newest, events)
 
     def history(self) -> Sequence[StepEvent]:
         """Return all reports of the run, oldest first."""
         return journal.read_history(self._store, str(self.newest().run))
 
     def next(self, *, plan: str | None = None, resume_from: str | None = None) -> NextStep:
-        """Return the step and task that the run continues with.
+        """Return the step and task with which the run continues.
 
         `plan` is the path of a plan; `resume_from` is a task to use instead of the next open task.
         Raises StepsBlocked, NotFoundError (no plan or task) or UsageError (a step without tasks).
@@ -145,9 +144,9 @@ class Steps:
         require_text("plan", plan, may_be_none=True)
         require_text("resume_from", resume_from, may_be_none=True)
         newest = self.newest()
-        graph = journal.graph_of(self._store, newest.state)
-        top = journal.worktree_of(self._store, str(newest.run))
-        return machine.next_of(graph, newest.state, top, path=plan, resume_from=resume_from)
+        graph = journal.find_graph(self._store, newest.state)
+        top = journal.find_worktree(self._store, str(newest.run))
+        return machine.find_next_step(graph, newest.state, top, path=plan, resume_from=resume_from)
 
 
 def _relative_to_top(repository: Repository, file: str) -> str:
@@ -156,5 +155,5 @@ def _relative_to_top(repository: Repository, file: str) -> str:
         return file
     directory, name = os.path.split(os.path.abspath(file))
     path = os.path.join(os.path.realpath(directory), name)
-    relative = os.path.relpath(path, os.path.realpath(top))
-    return file if relative.startswith("..") else relative
+    relative_path = os.path.relpath(path, os.path.realpath(top))
+    return file if relative_path.startswith("..") else relative_path

@@ -25,7 +25,7 @@ KEY = "import"  # key of the state: values of the file for which a checkpoint ha
 
 
 class Unreadable(ValueError):
-    """A file cannot be parsed, or a checkpoint not be written; the message says why."""
+    """A file cannot be parsed, or a checkpoint cannot be written in a tool's format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Drive:
+class Continuation:
     pipeline: str  # name of the preset that continues the run
     completed: tuple[str, ...] = ()  # completed phases
     inputs: Mapping[str, str] = field(default_factory=dict)
@@ -62,8 +62,8 @@ class Record:
     errors: tuple[str, ...] = ()
     id: str | None = None  # the preferred id of the checkpoint
     run: str | None = None  # the preferred id of the run; None: derived from `started` and `name`
-    place: int = 0  # sort key for records of a run that have the same time
-    drive: Drive | None = None  # None: no pipeline
+    sort_key: int = 0  # for records of a run that have the same time
+    continuation: Continuation | None = None  # None: no pipeline
     worktree: str | None = None  # absolute path according to the file
     branch: str | None = None  # according to the file
     remarks: tuple[str, ...] = ()  # a clause for each thing that was repaired or not understood
@@ -98,8 +98,8 @@ class Remarks:
         return tuple(clauses)
 
 
-def text_of(source: Source, remarks: Remarks) -> str:
-    """Decode a file; bytes that are not UTF-8 become U+FFFD."""
+def decode(source: Source, remarks: Remarks) -> str:
+    """Decode a file; U+FFFD replaces bytes that are not UTF-8."""
     if len(source.data) > LARGEST:
         raise Unreadable(f"the file is larger than {LARGEST // 1024 // 1024} MiB")
     if b"\0" in source.data:
@@ -114,27 +114,27 @@ def text_of(source: Source, remarks: Remarks) -> str:
     return text.removeprefix(_MARK)
 
 
-def json_of(source: Source, remarks: Remarks) -> dict[str, Any]:
-    return table(unconverted_json(source, remarks), remarks)
+def parse_json(source: Source, remarks: Remarks) -> dict[str, Any]:
+    return to_storable(parse_raw_json(source, remarks), remarks)
 
 
-def unconverted_json(source: Source, remarks: Remarks) -> dict[str, Any]:
-    def pairs(document: list[tuple[str, Any]]) -> dict[str, Any]:
+def parse_raw_json(source: Source, remarks: Remarks) -> dict[str, Any]:
+    def to_table(document: list[tuple[str, Any]]) -> dict[str, Any]:
         table = dict(document)
         if len(table) < len(document):
             remarks.add("has a key twice in one table: the last value counts")
         return table
 
-    def integer(digits: str) -> int | str:
+    def parse_integer(digits: str) -> int | str:
         if len(digits) <= 4000:
             return int(digits)
         remarks.add(f"has a number of {len(digits)} digits: stored as text")
         return digits
 
-    text = text_of(source, remarks)
-    _require_few(source.data)
+    text = decode(source, remarks)
+    _require_few_values(source.data)
     try:
-        document = json.loads(text, object_pairs_hook=pairs, parse_int=integer)
+        document = json.loads(text, object_pairs_hook=to_table, parse_int=parse_integer)
     except RecursionError:
         raise Unreadable("the values are nested too deeply") from None
     except ValueError as error:
@@ -144,14 +144,14 @@ def unconverted_json(source: Source, remarks: Remarks) -> dict[str, Any]:
     return document
 
 
-def toml_of(source: Source, remarks: Remarks) -> dict[str, Any]:
-    text = text_of(source, remarks)
+def parse_toml(source: Source, remarks: Remarks) -> dict[str, Any]:
+    text = decode(source, remarks)
     if len(source.data) > TOML.size:
         raise Unreadable(f"the file is larger than {TOML.size // 1024} KiB")
     if _NANOSECONDS.search(source.data):
         remarks.add("has times in nanoseconds: stored in microseconds")
     try:
-        return table(toml.loads(text, TOML), remarks)
+        return to_storable(toml.loads(text, TOML), remarks)
     except budget.Excess as error:
         raise Unreadable(str(error)) from None
     except RecursionError:
@@ -160,42 +160,42 @@ def toml_of(source: Source, remarks: Remarks) -> dict[str, Any]:
         raise Unreadable(f"the file is not TOML: {error}") from None
 
 
-def table(values: dict[str, Any], remarks: Remarks) -> dict[str, Any]:
-    """Convert a table to values that a state can have; `Unreadable` if too many."""
-    storable: dict[str, Any] = _storable(values, remarks, 0, [0])
+def to_storable(values: dict[str, Any], remarks: Remarks) -> dict[str, Any]:
+    """Convert a table for storage in a state; too many values raise `Unreadable`."""
+    storable: dict[str, Any] = _convert(values, remarks, 0, [0])
     return storable
 
 
-def _require_few(data: bytes) -> None:
+def _require_few_values(data: bytes) -> None:
     # Checked before parsing, which takes a hundred times the memory of the text.
     if sum(map(data.count, (b",", b"[", b"{"))) <= _MOST_VALUES and data.count(b":") <= _MOST_KEYS:
         return
     # Separators in strings do not count. The second limit bounds the time for other tokens.
-    counts = [0, 0, 0]
+    token_counts = [0, 0, 0]
     for token in _TOKENS.finditer(data):
-        counts[token.lastindex or 0] += 1
-        if counts[1] > _MOST_VALUES or counts[0] > 2 * _MOST_VALUES:
+        token_counts[token.lastindex or 0] += 1
+        if token_counts[1] > _MOST_VALUES or token_counts[0] > 2 * _MOST_VALUES:
             raise Unreadable(f"the file has more than {_MOST_VALUES:,} values")
-        if counts[2] > _MOST_KEYS:
+        if token_counts[2] > _MOST_KEYS:
             raise Unreadable(f"the file has more than {_MOST_KEYS:,} keys")
 
 
-def _storable(value: Any, remarks: Remarks, depth: int, count: list[int]) -> Any:
+def _convert(value: Any, remarks: Remarks, depth: int, count: list[int]) -> Any:
     count[0] += 1
     if count[0] > _MOST_VALUES:
         raise Unreadable(f"the file has more than {_MOST_VALUES:,} values")
     if isinstance(value, str):
-        return _text(value, remarks)
+        return _replace_surrogates(value, remarks)
     if isinstance(value, (dict, list)) and depth >= _DEEPEST:
         remarks.add(f"has values more than {_DEEPEST} levels deep: only the original has these")
         return "…"
-    inner = functools.partial(_storable, remarks=remarks, depth=depth + 1, count=count)
+    convert = functools.partial(_convert, remarks=remarks, depth=depth + 1, count=count)
     if isinstance(value, dict):
-        return {_text(key, remarks): inner(item) for key, item in value.items()}
-    return [inner(item) for item in value] if isinstance(value, list) else value
+        return {_replace_surrogates(key, remarks): convert(item) for key, item in value.items()}
+    return [convert(item) for item in value] if isinstance(value, list) else value
 
 
-def _text(text: str, remarks: Remarks) -> str:
+def _replace_surrogates(text: str, remarks: Remarks) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -207,68 +207,68 @@ def _text(text: str, remarks: Remarks) -> str:
 # Convert values to a type; a value of another type counts as empty.
 
 
-def string(value: object) -> str:
+def to_string(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def strings(value: object) -> list[str]:
+def to_strings(value: object) -> list[str]:
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
-def text(table: Mapping[str, Any], *keys: str) -> str:
-    """Return the first value of `keys` that is a string and not empty, or ""."""
-    return next((value for key in keys if (value := string(table.get(key)))), "")
+def text_at(table: Mapping[str, Any], *keys: str) -> str:
+    """Return the first non-empty string among the values of `keys`, or ""."""
+    return next((value for key in keys if (value := to_string(table.get(key)))), "")
 
 
-def child(table: Mapping[str, Any], key: str) -> dict[str, Any]:
-    return mapping(table.get(key))
+def table_at(table: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return to_mapping(table.get(key))
 
 
-def mapping(value: object) -> dict[str, Any]:
+def to_mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def mappings(value: object) -> list[dict[str, Any]]:
+def to_mappings(value: object) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def number(value: object, default: float = 0) -> float:
+def to_number(value: object, default: float = 0) -> float:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return value if is_number and math.isfinite(value) else default  # type: ignore[arg-type, return-value]
 
 
-def errors_of(value: object, remarks: Remarks) -> tuple[str, ...]:
+def parse_errors(value: object, remarks: Remarks) -> tuple[str, ...]:
     if isinstance(value, str) and value:
         remarks.add("has a string for errors instead of a list: taken as the only error")
         return (value,)
-    texts = strings(value)
-    if value and (not isinstance(value, list) or len(texts) < len(value)):
+    messages = to_strings(value)
+    if value and (not isinstance(value, list) or len(messages) < len(value)):
         remarks.add("has errors that are not strings: the checkpoint lacks these errors")
-    return tuple(texts)
+    return tuple(messages)
 
 
-def note_times(values: Iterable[object], remarks: Remarks) -> bool:
-    """Return whether a value is a time without UTC offset; if so, add a remark."""
+def note_missing_offset(values: Iterable[object], remarks: Remarks) -> bool:
+    """Return whether any value is a time without UTC offset; then add a remark."""
 
     def lacks_offset(value: object) -> bool:
         if isinstance(value, dt.datetime):
             return value.tzinfo is None
         is_time = isinstance(value, str) and ":" in value and _OFFSET.search(value.strip()) is None
-        return is_time and instant(value) is not None
+        return is_time and to_instant(value) is not None
 
-    is_naive = any(map(lacks_offset, values))
-    if is_naive:
+    lacks_any_offset = any(map(lacks_offset, values))
+    if lacks_any_offset:
         remarks.add("has a time without UTC offset: taken as UTC")
-    return is_naive
+    return lacks_any_offset
 
 
-def instant(value: object) -> int | None:
+def to_instant(value: object) -> int | None:
     """Convert a time or date to microseconds since the epoch; None if it is neither."""
     # A time without offset is taken as UTC.
     if isinstance(value, dt.datetime):
         return times.as_instant(value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC))
     if isinstance(value, dt.date):
-        return instant(dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC))
+        return to_instant(dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC))
     if not isinstance(value, str) or not value:
         return None
     text = value.strip().replace(" ", "T", 1)

@@ -31,54 +31,54 @@ def require_format(name: str) -> None:
 
 
 _JSON: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
-    RLM_ACT: rlm_act.is_one,
+    RLM_ACT: rlm_act.is_checkpoint,
     WORKFLOW: rlm_act.is_workflow,
-    SUPERPOWERS: superpowers.is_one,
+    SUPERPOWERS: superpowers.is_track,
 }
 _TOML: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     NEBULA: quasar.is_nebula,
-    QUASAR: quasar.is_one,
+    QUASAR: quasar.is_review,
 }
 _START_LENGTH = 4096
 
 
-def format_of(source: content.Source) -> str | None:
-    """Return the format of a file, None if unknown; `Unreadable` if it is damaged."""
+def detect_format(source: content.Source) -> str | None:
+    """Detect a file's format, None if unknown; a damaged file raises `Unreadable`."""
     start = source.data[:_START_LENGTH].removeprefix(codecs.BOM_UTF8).lstrip()
     if start.startswith(b"{"):
         keys = (b'"phase"', b'"loop_state"', b'"track_id"')
         if not any(key in source.data for key in keys):  # avoids parsing most files
             return None
-        document = content.unconverted_json(source, content.Remarks())
-        return next((name for name, is_one in _JSON.items() if is_one(document)), None)
+        document = content.parse_raw_json(source, content.Remarks())
+        return next((name for name, has_format in _JSON.items() if has_format(document)), None)
     if b"=" in source.data and (b"nebula_name" in source.data or b"max_cycles" in source.data):
-        table = content.toml_of(source, content.Remarks())
-        return next((name for name, is_one in _TOML.items() if is_one(table)), None)
+        table = content.parse_toml(source, content.Remarks())
+        return next((name for name, has_format in _TOML.items() if has_format(table)), None)
     has_keys = all(key in source.data for key in (b"steps:", b"id:", b"created_at:"))
-    if has_keys and source.path.endswith((".yaml", ".yml")) and forge.is_one(_yaml(source)):
+    if has_keys and source.path.endswith((".yaml", ".yml")) and forge.is_run(_parse_yaml(source)):
         return FORGE
     return None
 
 
-def _yaml(source: content.Source) -> dict[str, Any]:
-    return yaml_text.read(content.text_of(source, content.Remarks()), content.Remarks())
+def _parse_yaml(source: content.Source) -> dict[str, Any]:
+    return yaml_text.read(content.decode(source, content.Remarks()), content.Remarks())
 
 
 def require_complete(source: content.Source) -> None:
-    """Raise `Unreadable` if a file is not JSON, TOML or YAML as its suffix says."""
+    """Raise `Unreadable` if a file is not the JSON, TOML or YAML of its suffix."""
     # A partly written file can lack the keys that identify its format.
     if source.path.endswith(".json"):
-        content.unconverted_json(source, content.Remarks())
+        content.parse_raw_json(source, content.Remarks())
     elif source.path.endswith(".toml"):
-        content.toml_of(source, content.Remarks())
+        content.parse_toml(source, content.Remarks())
     elif source.path.endswith((".yaml", ".yml")):
-        _yaml(source)
+        _parse_yaml(source)
 
 
 def format_by_place(path: str) -> str | None:
     directory, _, name = path.rpartition("/")
-    for home, format_ in _DIRECTORIES.items():
-        if f"/{home}/" in f"/{directory}/":
+    for tool_directory, format_ in _DIRECTORIES.items():
+        if f"/{tool_directory}/" in f"/{directory}/":
             is_track = format_ == SUPERPOWERS
             is_usual = name == "metadata.json" if is_track else name.endswith(SUFFIXES)
             return format_ if is_usual else None
@@ -88,13 +88,13 @@ def format_by_place(path: str) -> str | None:
 
 
 def may_be_foreign(source: content.Source, place_format: str) -> bool:
-    """Return whether a file may be foreign: other programs use `checkpoint.toml`, too."""
+    """Return whether another program may have written a file `checkpoint.toml`."""
     is_quasar = place_format == QUASAR
-    return is_quasar and not quasar.has_signs(content.toml_of(source, content.Remarks()))
+    return is_quasar and not quasar.has_review_keys(content.parse_toml(source, content.Remarks()))
 
 
 def is_state_of_nebula(source: content.Source) -> bool:
     try:
-        return quasar.is_nebula(content.toml_of(source, content.Remarks()))
+        return quasar.is_nebula(content.parse_toml(source, content.Remarks()))
     except content.Unreadable:
         return False

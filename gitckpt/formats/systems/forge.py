@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitckpt.formats.systems import content, yaml_text
-from gitckpt.formats.systems.content import FORGE, KEY, Drive, Record, Remarks, Source, Unreadable
+from gitckpt.formats.systems.content import FORGE, KEY, Record, Remarks, Source, Unreadable
 from gitckpt.model import ids, jsonable
-from gitckpt.model.arguments import first_of
+from gitckpt.model.arguments import join_first
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.phase import NOT_PHASES
 
@@ -37,7 +37,7 @@ _ALWAYS = frozenset(("id", "plan_path", "status", "created_at", "updated_at", "s
 _NANOSECONDS = re.compile(r"\.[^Zz+-]{7}")
 
 
-def is_one(table: Mapping[str, Any]) -> bool:
+def is_run(table: Mapping[str, Any]) -> bool:
     steps = table.get("steps")
     return (
         isinstance(steps, list)
@@ -50,54 +50,54 @@ def is_one(table: Mapping[str, Any]) -> bool:
 
 def read(source: Source) -> Record:
     remarks = Remarks()
-    table = content.table(yaml_text.read(content.text_of(source, remarks), remarks), remarks)
-    if not is_one(table):
+    table = content.to_storable(yaml_text.read(content.decode(source, remarks), remarks), remarks)
+    if not is_run(table):
         raise Unreadable("the file lacks one of id, status, created_at, or steps with names")
     for key in NUMBERS:
-        text = table.get(key)
-        if isinstance(text, str) and text.isdecimal() and len(text) < 19:
-            table[key] = int(text)
+        number_text = table.get(key)
+        if isinstance(number_text, str) and number_text.isdecimal() and len(number_text) < 19:
+            table[key] = int(number_text)
     for key in sorted(table.keys() - set(ORDER)):
         remarks.add(f"has a key {key!r:.60}, which is stored")
-    run_id, steps = table["id"], content.mappings(table["steps"])
-    names = [content.text(step, "name") for step in steps]
+    run_id, steps = table["id"], content.to_mappings(table["steps"])
+    names = [content.text_at(step, "name") for step in steps]
     statuses = list(zip(names, (step.get("status") for step in steps), strict=True))
     completed_names = set(names) - {name for name, status in statuses if status != "completed"}
     for name in sorted({name for name in names if names.count(name) > 1}):
         remarks.add(f"has the step {name!r:.60} twice: the step is complete if both are")
     unknown = [f"{name:.60}" for name in names if name not in STEPS]
     if unknown:
-        names_text = first_of(unknown, 20)
+        names_text = join_first(unknown, 20)
         remarks.add(f"has the steps {names_text}, which plan-to-pr lacks: stored in the state only")
-    updated = content.text(table, "updated_at", "created_at")
-    if any(_NANOSECONDS.search(content.text(table, key)) for key in TIMES):
+    update_time = content.text_at(table, "updated_at", "created_at")
+    if any(_NANOSECONDS.search(content.text_at(table, key)) for key in TIMES):
         remarks.add("has times in nanoseconds: stored in microseconds")
-    is_naive = content.note_times((updated, table["created_at"]), remarks)
-    plan = content.text(table, "plan_path")
+    lacks_offset = content.note_missing_offset((update_time, table["created_at"]), remarks)
+    plan_path = content.text_at(table, "plan_path")
     phase = _label(table["status"], statuses)
-    has_title = bool(content.text(table, "plan_title"))
-    if plan and not has_title and phase != "run-complete" and table.get("mode") != "push":
+    has_title = bool(content.text_at(table, "plan_title"))
+    if plan_path and not has_title and phase != "run-complete" and table.get("mode") != "push":
         # forge reads the plan again when it resumes, to get the title.
         completed_names.discard("read plan")
     plan_content = source.neighbors.get(f"{os.path.basename(run_id)}-plan.md")
     completed = tuple(name for name in STEPS if name in completed_names)
-    inputs = {"plan": plan} if plan else {}
+    inputs = {"plan": plan_path} if plan_path else {}
     contents = {"plan": plan_content} if plan_content is not None else {}
     return Record(
         FORGE,
-        identity=json.dumps([run_id, content.string(table["created_at"])]),
+        identity=json.dumps([run_id, content.to_string(table["created_at"])]),
         name=run_id[16:] if ids.is_run_id(run_id) else run_id,
         phase=phase,
         state={**table, KEY: {"format": FORGE}},
-        timestamp=updated,
-        time=content.instant(updated),
-        started=content.instant(table["created_at"]),
-        is_local=is_naive,
-        errors=tuple(filter(None, (content.text(step, "error") for step in steps))),
+        timestamp=update_time,
+        time=content.to_instant(update_time),
+        started=content.to_instant(table["created_at"]),
+        is_local=lacks_offset,
+        errors=tuple(filter(None, (content.text_at(step, "error") for step in steps))),
         run=run_id if ids.is_run_id(run_id) else None,
-        drive=Drive("plan-to-pr", completed, inputs, inputs, contents),
-        worktree=content.text(table, "worktree_path") or None,
-        branch=content.text(table, "branch") or None,
+        continuation=content.Continuation("plan-to-pr", completed, inputs, inputs, contents),
+        worktree=content.text_at(table, "worktree_path") or None,
+        branch=content.text_at(table, "branch") or None,
         remarks=remarks.clauses,
     )
 
@@ -106,37 +106,37 @@ def _label(status: object, statuses: list[tuple[str, Any]]) -> str:
     if status == "completed":
         return "run-complete"
     for step_status, ending in (("failed", "failed"), ("running", "started")):
-        names = [name for name, status_ in statuses if status_ == step_status]
-        if names and (status == "failed" or ending == "started"):
-            return f"{names[-1]}-{ending}"
-    completed = [name for name, step_status in statuses if step_status == "completed"]
+        step_names = [name for name, status_ in statuses if status_ == step_status]
+        if step_names and (status == "failed" or ending == "started"):
+            return f"{step_names[-1]}-{ending}"
+    done_steps = [name for name, step_status in statuses if step_status == "completed"]
     if status == "failed":
-        return f"{completed[-1] if completed else statuses[0][0] if statuses else 'run'}-failed"
-    return f"{completed[-1]}-complete" if completed else "run-started"
+        return f"{done_steps[-1] if done_steps else statuses[0][0] if statuses else 'run'}-failed"
+    return f"{done_steps[-1]}-complete" if done_steps else "run-started"
 
 
 def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     if checkpoint.run is None:
         raise Unreadable("a checkpoint outside of a run has no steps, which forge needs")
-    state = jsonable.state(checkpoint)
-    imported = content.mapping(state.pop(KEY, None))
-    is_forge = content.text(imported, "format") == FORGE
+    state = jsonable.to_state(checkpoint)
+    import_values = content.to_mapping(state.pop(KEY, None))
+    is_forge = content.text_at(import_values, "format") == FORGE
     pipeline = checkpoint.pipeline
-    completed = set(pipeline.completed) if pipeline is not None else set()
-    stored = content.mappings(state.get("steps")) if is_forge else []
-    statuses = {content.text(step, "name"): content.text(step, "status") for step in stored}
+    completed_phases = set(pipeline.completed) if pipeline is not None else set()
+    entries = content.to_mappings(state.get("steps")) if is_forge else []
+    statuses = {content.text_at(step, "name"): content.text_at(step, "status") for step in entries}
     # Without a pipeline, only the current step is known.
     current_step = [checkpoint.phase_name] if checkpoint.phase_name not in NOT_PHASES else []
     phases = (
         list(statuses) or (list(pipeline.phases) if pipeline is not None else []) or current_step
     )
-    is_over = checkpoint.label == "run-complete"
+    is_run_complete = checkpoint.label == "run-complete"
     has_failed = checkpoint.status in ("failed", "blocked")
     steps = []
     for name in phases:
         step: dict[str, Any] = {"name": name, "status": "pending"}
-        is_extra_done = name not in STEPS and statuses.get(name) == "completed"
-        if is_over or name in completed or is_extra_done:
+        is_extra_step_done = name not in STEPS and statuses.get(name) == "completed"
+        if is_run_complete or name in completed_phases or is_extra_step_done:
             step["status"] = "completed"
         elif name == checkpoint.phase_name:
             is_ended = checkpoint.status in ("complete", "skipped")
@@ -144,32 +144,32 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
             if has_failed and checkpoint.errors:
                 step["error"] = "\n".join(checkpoint.errors)
         steps.append(step)
-    if checkpoint.phase_name not in phases and not is_over:
+    if checkpoint.phase_name not in phases and not is_run_complete:
         losses.append(f"the phase {checkpoint.phase_name}, which is not a step of the run")
     if not any("error" in step for step in steps):
         losses += [f"the error {error!r:.80}" for error in checkpoint.errors]
     inputs = dict(pipeline.inputs) if pipeline is not None else {}
-    created = content.text(state, "created_at") if is_forge else ""
+    creation_time = content.text_at(state, "created_at") if is_forge else ""
     values: dict[str, Any] = {key: state.get(key) for key in ORDER}
     values |= {
-        "id": content.text(state, "id") if is_forge else checkpoint.run,
-        "plan_path": content.text(state, "plan_path") or inputs.get("plan", ""),
-        "status": "completed" if is_over else "failed" if has_failed else "active",
-        "created_at": created or _start_time(checkpoint.run),
+        "id": content.text_at(state, "id") if is_forge else checkpoint.run,
+        "plan_path": content.text_at(state, "plan_path") or inputs.get("plan", ""),
+        "status": "completed" if is_run_complete else "failed" if has_failed else "active",
+        "created_at": creation_time or _start_time(checkpoint.run),
         "updated_at": checkpoint.timestamp,
-        "branch": content.text(state, "branch"),
+        "branch": content.text_at(state, "branch"),
         "steps": steps,
     }
     for key in NUMBERS:
         number = values.get(key)
         values[key] = int(number) if isinstance(number, str) and number.isdecimal() else number
-    unknown = {key: state[key] for key in state if key not in (*ORDER, "plan_hash")}
-    items = unknown.items() if is_forge else ()
-    extra = {key: value for key, value in items if isinstance(value, (str, int, bool))}
-    losses += [f"the value {key} of the state" for key in unknown if key not in extra]
+    unknown_values = {key: state[key] for key in state if key not in (*ORDER, "plan_hash")}
+    extra_items = unknown_values.items() if is_forge else ()
+    extra_values = {key: value for key, value in extra_items if isinstance(value, (str, int, bool))}
+    losses += [f"the value {key} of the state" for key in unknown_values if key not in extra_values]
     keys = [key for key in ORDER if key in _ALWAYS or values[key] not in (None, "", 0, [], {})]
     table = {key: values[key] for key in keys if key != "steps"}
-    return yaml_text.write({**table, **extra, "steps": steps}, TIMES)
+    return yaml_text.write({**table, **extra_values, "steps": steps}, TIMES)
 
 
 def _start_time(run: str) -> str:

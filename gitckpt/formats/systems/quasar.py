@@ -1,7 +1,7 @@
-"""Parse and write quasar's `checkpoint.<phase>.toml` (reviews), and nebula states.
+"""Parse and write quasar's `checkpoint.<phase>.toml`; parse states of nebulas.
 
-Source of the formats: the code of papapumpkin/quasar (MIT), its plan for checkpoints, and files
-that its libraries wrote.
+A nebula is a set of tasks. Source of the formats: the code of papapumpkin/quasar (MIT), its plan
+for checkpoints, and files that its libraries wrote.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 from gitckpt.durable.phases.review import state as cycle
 from gitckpt.durable.phases.review.state import CycleState
 from gitckpt.formats.systems import content
-from gitckpt.formats.systems.content import KEY, QUASAR, Drive, Record, Remarks, Source, Unreadable
+from gitckpt.formats.systems.content import KEY, QUASAR, Record, Remarks, Source, Unreadable
 from gitckpt.model import jsonable, times, toml
-from gitckpt.model.arguments import first_of
+from gitckpt.model.arguments import join_first
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 from gitckpt.model.values import replace
@@ -29,14 +29,13 @@ _NEVER = dt.datetime(1, 1, 1, tzinfo=dt.UTC)  # Go's zero time
 _ENDED = {"done": "complete", "failed": "failed", "skipped": "skipped", "in_progress": "started"}
 
 
-def is_one(table: Mapping[str, Any]) -> bool:
+def is_review(table: Mapping[str, Any]) -> bool:
     return all(key in table for key in _SIGNS) and "version" in table
 
 
-def has_signs(table: Mapping[str, Any]) -> bool:
-    """Return whether a TOML table has any of quasar's keys except the version."""
+def has_review_keys(table: Mapping[str, Any]) -> bool:
     return not table.keys().isdisjoint(
-        CycleState().quasar_table().keys() - {"version", "created_at"}
+        CycleState().to_quasar_table().keys() - {"version", "created_at"}
     )
 
 
@@ -46,40 +45,41 @@ def is_nebula(table: Mapping[str, Any]) -> bool:
 
 
 def read(source: Source, phases: str = "") -> Record:
-    """Parse a quasar checkpoint; `phases`, a key of `TABLES`, maps phase numbers."""
+    """Parse a quasar checkpoint; `phases` is the key of its phase numbers in `TABLES`."""
     remarks = Remarks()
-    table = content.toml_of(source, remarks)
-    if not is_one(table):
+    table = content.parse_toml(source, remarks)
+    if not is_review(table):
         raise Unreadable(f"the file lacks one of version, {', '.join(_SIGNS)}")
     try:
-        state = cycle_of(content.text_of(source, remarks), source.path, TABLES[phases])
+        state = parse_cycle(content.decode(source, remarks), source.path, TABLES[phases])
     except InvalidCheckpoint as error:
         where = f"{error.field}: " if error.field else ""
         raise Unreadable(f"{where}{error.problem}") from None
-    known_keys = {*CycleState().quasar_table(), "findings", "all_findings", cycle.MORE}
-    unknown = {key: value for key, value in table.items() if key not in known_keys}
-    for key in unknown:
+    known_keys = {*CycleState().to_quasar_table(), "findings", "all_findings", cycle.MORE}
+    unknown_values = {key: value for key, value in table.items() if key not in known_keys}
+    for key in unknown_values:
         remarks.add(f"has a key {key!r:.60}, which is stored")
-    findings = content.mappings(table.get("findings"))
-    findings += content.mappings(table.get("all_findings"))
-    keys = {key for finding in findings for key in finding}
-    for key in sorted(keys - {"severity", "description", "cycle"}):
+    findings = content.to_mappings(table.get("findings"))
+    findings += content.to_mappings(table.get("all_findings"))
+    finding_keys = {key for finding in findings for key in finding}
+    for key in sorted(finding_keys - {"severity", "description", "cycle"}):
         remarks.add(f"has findings with a key {key!r:.60}: only the original has the key")
-    lacking = known_keys - table.keys() - {cycle.MORE}
-    if lacking:
-        names = first_of(sorted(lacking), 20)
+    missing_keys = known_keys - table.keys() - {cycle.MORE}
+    if missing_keys:
+        names = join_first(sorted(missing_keys), 20)
         remarks.add(f"lacks {names}, which quasar always writes: the file may be incomplete")
-    is_naive = content.note_times((table.get("created_at"),), remarks)
+    lacks_offset = content.note_missing_offset((table.get("created_at"),), remarks)
     if cycle.MORE not in table:
-        numbers = f"by the numbers {f'before {phases}' if phases else 'since filtering'}"
-        remarks.add(f"has the phase {table['phase']}, which is {state.phase} {numbers}")
+        numbering = f"by the numbers {f'before {phases}' if phases else 'since filtering'}"
+        remarks.add(f"has the phase {table['phase']}, which is {state.phase} {numbering}")
     if state.all_findings and cycle.MORE not in table:
         remarks.add("has no status of the findings: all count as open")
     is_named = bool(state.phase_id or state.task_bead_id)
+    completed = ("review",) if state.phase == cycle.APPROVED else ()
     inputs = {"task": state.task_bead_id, "title": state.task_title}
     inputs |= {"max_cycles": str(state.max_cycles), "max_budget": f"{state.max_budget_usd:g}"}
     labels = {cycle.APPROVED: "run-complete", cycle.ERROR: "review-failed"}
-    imported = {"format": QUASAR, **({"phases": phases} if phases else {}), **unknown}
+    imported = {"format": QUASAR, **({"phases": phases} if phases else {}), **unknown_values}
     return Record(
         QUASAR,
         identity=json.dumps([state.phase_id, state.task_bead_id] if is_named else [source.path]),
@@ -88,30 +88,30 @@ def read(source: Source, phases: str = "") -> Record:
         phase=labels.get(state.phase, "review-started"),
         state={cycle.KEY: state.to_state(), KEY: imported},
         timestamp=state.created_at,
-        time=content.instant(state.created_at),
-        started=content.instant(state.created_at),
-        is_local=is_naive,
+        time=content.to_instant(state.created_at),
+        started=content.to_instant(state.created_at),
+        is_local=lacks_offset,
         commit=state.git_sha,
         errors=(state.problem,) if state.problem else (),
-        place=state.cycle,
-        drive=Drive("review", ("review",) if state.phase == cycle.APPROVED else (), inputs),
+        sort_key=state.cycle,
+        continuation=content.Continuation("review", completed, inputs),
         remarks=remarks.clauses,
     )
 
 
-def cycle_of(data: bytes | str, source: str, numbers: tuple[str, ...] = cycle.PHASES) -> CycleState:
-    """Parse the review state in a file; raise `InvalidCheckpoint`.
+def parse_cycle(data: bytes | str, file: str, phases: tuple[str, ...] = cycle.PHASES) -> CycleState:
+    """Parse the state of a review; raise `InvalidCheckpoint`, naming `file`.
 
-    `source` names the file in errors; `numbers` are the phases by number, for files without names.
+    `phases` are the phases by number, for files that do not name them.
     """
-    table = _table(data, source)
-    created = table.pop("created_at", _NEVER)
-    if type(created) is not dt.datetime:
-        raise InvalidCheckpoint(source, "created_at", f"is {created!r:.40}, not a date-time")
-    return replace(CycleState.from_state(table, source, numbers), created_at=_timestamp(created))
+    table = _parse_table(data, file)
+    created_at = table.pop("created_at", _NEVER)
+    if type(created_at) is not dt.datetime:
+        raise InvalidCheckpoint(file, "created_at", f"is {created_at!r:.40}, not a date-time")
+    return replace(CycleState.from_state(table, file, phases), created_at=_to_timestamp(created_at))
 
 
-def _table(data: bytes | str, source: str) -> dict[str, Any]:
+def _parse_table(data: bytes | str, source: str) -> dict[str, Any]:
     try:
         return toml.loads(data if isinstance(data, str) else data.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -123,37 +123,37 @@ def _table(data: bytes | str, source: str) -> dict[str, Any]:
         raise InvalidCheckpoint(source, "", f"is not TOML: {error}") from None
 
 
-def _timestamp(instant: dt.datetime) -> str:
-    aware = instant if instant.tzinfo is not None else instant.replace(tzinfo=dt.UTC)
-    return "" if aware == _NEVER else times.to_text(times.as_instant(aware))
+def _to_timestamp(instant: dt.datetime) -> str:
+    aware_instant = instant if instant.tzinfo is not None else instant.replace(tzinfo=dt.UTC)
+    return "" if aware_instant == _NEVER else times.to_text(times.as_instant(aware_instant))
 
 
 def read_nebula(source: Source) -> Record:
     remarks = Remarks()
-    table = content.toml_of(source, remarks)
+    table = content.parse_toml(source, remarks)
     if not is_nebula(table):
         raise Unreadable("the file lacks one of version, nebula_name, or phases")
     if "tasks" in table:
         remarks.add("has tasks instead of phases, as in older versions of quasar")
-    tables = content.child(table, "phases") | content.child(table, "tasks")
-    phases = {name: content.mapping(phase) for name, phase in tables.items()}
-    created = [phase.get("created_at") for phase in phases.values()]
-    times_of_phases = [*created, *(phase.get("updated_at") for phase in phases.values())]
-    is_naive = content.note_times(times_of_phases, remarks)
-    instants = [time for time in map(content.instant, times_of_phases) if time is not None]
-    begun = [time for time in map(content.instant, created) if time is not None]
-    name = content.text(table, "nebula_name")
+    tables = content.table_at(table, "phases") | content.table_at(table, "tasks")
+    phases = {name: content.to_mapping(phase) for name, phase in tables.items()}
+    creation_times = [phase.get("created_at") for phase in phases.values()]
+    phase_times = [*creation_times, *(phase.get("updated_at") for phase in phases.values())]
+    lacks_offset = content.note_missing_offset(phase_times, remarks)
+    instants = [time for time in map(content.to_instant, phase_times) if time is not None]
+    start_times = [time for time in map(content.to_instant, creation_times) if time is not None]
+    name = content.text_at(table, "nebula_name")
     return Record(
         content.NEBULA,
         identity=name or source.path,
         by_path=not name,
         name=name or "nebula",
-        phase=_label_of_nebula({key: content.text(phases[key], "status") for key in phases}),
+        phase=_label_of_nebula({key: content.text_at(phases[key], "status") for key in phases}),
         state={**table, KEY: {"format": content.NEBULA}},
         timestamp=times.to_text(max(instants)) if instants else "",
         time=max(instants, default=None),
-        started=min(begun, default=None),
-        is_local=is_naive,
+        started=min(start_times, default=None),
+        is_local=lacks_offset,
         remarks=remarks.clauses,
     )
 
@@ -161,15 +161,15 @@ def read_nebula(source: Source) -> Record:
 def _label_of_nebula(statuses: Mapping[str, str]) -> str:
     if statuses and all(status in ("done", "skipped") for status in statuses.values()):
         return "run-complete"
-    for searched in ("failed", "in_progress"):
-        names = [name for name, status in statuses.items() if status == searched]
-        if names:
-            return f"{names[-1]}-{_ENDED[searched]}"
+    for phase_status in ("failed", "in_progress"):
+        phase_names = [name for name, status in statuses.items() if status == phase_status]
+        if phase_names:
+            return f"{phase_names[-1]}-{_ENDED[phase_status]}"
     return "run-started"
 
 
 def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
-    """Render a review as quasar does with go-toml: 19 keys, then the findings."""
+    """Render a review as quasar's TOML; append to `losses` what that cannot express."""
     table = checkpoint.state.get(cycle.KEY)
     if not isinstance(table, Mapping):
         raise Unreadable("the state has no review, which quasar needs")
@@ -179,8 +179,8 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
         raise Unreadable(error.message) from None
     if state.phase == cycle.ERROR:
         losses.append("the phase error, which quasar refuses: the phase that failed is written")
-        state = replace(state, phase=cycle.phase_to_resume(state), failed_in="", problem="")
-    for key, value in state.extra_table().items():
+        state = replace(state, phase=cycle.find_resume_phase(state), failed_in="", problem="")
+    for key, value in state.to_extra_table().items():
         if key == "beads" and not any(state.beads.values()):
             continue  # quasar created these issues
         if value and key not in ("phase", "findings", "all_findings"):
@@ -188,36 +188,34 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     statuses = {finding_.status for finding_ in state.all_findings} - {"found"}
     if statuses:
         losses.append(f"the status of findings: {', '.join(sorted(statuses))}")
-    keys = [key for key in checkpoint.state if key not in (cycle.KEY, KEY)]
-    losses += [f"the value {key} of the state" for key in keys]
-    imported = content.child(jsonable.state(checkpoint), KEY)
-    unknown = [key for key in imported if key not in ("format", "phases", "git_commit")]
-    losses += [f"the key {key}, which quasar does not have" for key in unknown]
-    head = state.quasar_table()
-    created = state.created_at or "0001-01-01T00:00:00Z"  # Go's zero time means "none"
-    if "." in created:  # Go writes no trailing zeros in a fraction
-        created = f"{created.removesuffix('Z').rstrip('0').rstrip('.')}Z"
-    head["created_at"] = _Plain(created)
+    lost_keys = [key for key in checkpoint.state if key not in (cycle.KEY, KEY)]
+    losses += [f"the value {key} of the state" for key in lost_keys]
+    import_values = content.table_at(jsonable.to_state(checkpoint), KEY)
+    unknown_keys = [key for key in import_values if key not in ("format", "phases", "git_commit")]
+    losses += [f"the key {key}, which quasar does not have" for key in unknown_keys]
+    header_values = state.to_quasar_table()
+    creation_time = state.created_at or "0001-01-01T00:00:00Z"  # Go's zero time means "none"
+    if "." in creation_time:  # Go writes no trailing zeros in a fraction
+        creation_time = f"{creation_time.removesuffix('Z').rstrip('0').rstrip('.')}Z"
+    header_values["created_at"] = _UnquotedText(creation_time)
     lists = {"findings": state.findings, "all_findings": state.all_findings}
-    lines = [f"{key} = {_value(value)}" for key, value in head.items()]
+    lines = [f"{key} = {_render_value(value)}" for key, value in header_values.items()]
     lines += [f"{key} = []" for key, findings in lists.items() if not findings]
     for key, findings in lists.items():
         for finding in findings:
             lines += ["", f"[[{key}]]"]
             names = ("severity", "description", "cycle")
-            lines += [f"{name} = {_value(getattr(finding, name))}" for name in names]
+            lines += [f"{name} = {_render_value(getattr(finding, name))}" for name in names]
     return ("\n".join(lines) + "\n").encode()
 
 
-class _Plain(str):
-    """A string to write without quotes."""
-
+class _UnquotedText(str):
     __slots__ = ()
 
 
-def _value(value: object) -> str:
+def _render_value(value: object) -> str:
     """Render a value as go-toml v2 does: on one line, strings in single quotes."""
-    if isinstance(value, _Plain):
+    if isinstance(value, _UnquotedText):
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -227,17 +225,17 @@ def _value(value: object) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return f"[{', '.join(_value(item) for item in value)}]"
+        return f"[{', '.join(_render_value(item) for item in value)}]"
     text = str(value)
     if "'" not in text and all(character >= " " and character != "\x7f" for character in text):
         return f"'{text}'"
-    return '"' + "".join(map(_escaped, text)) + '"'
+    return '"' + "".join(map(_escape, text)) + '"'
 
 
 _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return _SHORT.get(character) or (
         f"\\u{ord(character):04X}" if character < " " or character == "\x7f" else character
     )

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitckpt.formats.systems import content
-from gitckpt.formats.systems.content import KEY, RLM_ACT, Drive, Record, Remarks, Source, Unreadable
+from gitckpt.formats.systems.content import KEY, RLM_ACT, Record, Remarks, Source, Unreadable
 from gitckpt.model import ids, jsonable, times
 from gitckpt.model.checkpoint import Checkpoint
 
@@ -29,116 +29,117 @@ _ISSUE, _PLAN = re.compile(r"\w[\w.:#-]*"), re.compile(r"\w[\w. -]*")
 _KEYS = ("id", "phase", "timestamp", "state", "errors", "git_commit")
 
 
-def is_one(table: Mapping[str, Any], state: str = "state") -> bool:
+def is_checkpoint(table: Mapping[str, Any], state: str = "state") -> bool:
     return all(key in table for key in _KEYS[:3]) and isinstance(table.get(state), dict)
 
 
 def is_workflow(table: Mapping[str, Any]) -> bool:
-    return is_one(table, "state_snapshot")
+    return is_checkpoint(table, "state_snapshot")
 
 
 def read(source: Source) -> Record:
     remarks = Remarks()
-    document = content.json_of(source, remarks)
-    if not is_one(document):
+    document = content.parse_json(source, remarks)
+    if not is_checkpoint(document):
         raise Unreadable(f"the file lacks one of {', '.join(_KEYS[:4])}")
-    state = content.child(document, "state")
-    phase_results = content.child(state, "phase_results").items()
-    results = {_phase(name): content.mapping(result) for name, result in phase_results}
-    own_id, timestamp = content.text(document, "id"), content.text(document, "timestamp")
-    started = content.text(state, "started_at")
-    errors = content.errors_of(document.get("errors"), remarks)
-    content.note_times((timestamp, started), remarks)
+    state = content.table_at(document, "state")
+    phase_results = content.table_at(state, "phase_results").items()
+    results = {_phase_name(name): content.to_mapping(result) for name, result in phase_results}
+    own_id, timestamp = content.text_at(document, "id"), content.text_at(document, "timestamp")
+    start_time = content.text_at(state, "started_at")
+    errors = content.parse_errors(document.get("errors"), remarks)
+    content.note_missing_offset((timestamp, start_time), remarks)
     for name in sorted(document.keys() - set(_KEYS)):
         remarks.add(f"has a key {name!r:.60}, which is stored")
-    head = {name: document[name] for name in document if name not in ("state", "errors")}
-    identity = [content.text(state, "project_path"), started]
+    header_values = {name: document[name] for name in document if name not in ("state", "errors")}
+    run_identity = [content.text_at(state, "project_path"), start_time]
     return Record(
         RLM_ACT,
-        identity=json.dumps(identity if started else [own_id, source.path]),
+        identity=json.dumps(run_identity if start_time else [own_id, source.path]),
         name="rlm-act",
-        phase=_label(content.text(document, "phase"), remarks),
-        state={**state, KEY: {"format": RLM_ACT, **head}},
+        phase=_label(content.text_at(document, "phase"), remarks),
+        state={**state, KEY: {"format": RLM_ACT, **header_values}},
         timestamp=timestamp,
-        time=content.instant(timestamp),
-        started=content.instant(started),
+        time=content.to_instant(timestamp),
+        started=content.to_instant(start_time),
         is_local=True,
-        commit=content.text(document, "git_commit"),
+        commit=content.text_at(document, "git_commit"),
         errors=errors,
         id=own_id if ids.is_id(own_id) else None,
-        place=len(results),
-        drive=_drive(state, results, remarks),
+        sort_key=len(results),
+        continuation=_continuation_of(state, results, remarks),
         remarks=remarks.clauses,
     )
 
 
 def read_workflow(source: Source) -> Record:
     remarks = Remarks()
-    document = content.json_of(source, remarks)
+    document = content.parse_json(source, remarks)
     if not is_workflow(document):
         raise Unreadable("the file lacks one of id, phase, timestamp, state_snapshot")
-    state = content.child(document, "state_snapshot")
-    own_id, timestamp = content.text(document, "id"), content.text(document, "timestamp")
-    head = {name: document[name] for name in document if name != "state_snapshot"}
-    phase = _phase(content.text(state, "phase").strip().lower())
-    content.note_times((timestamp,), remarks)
-    errors = content.errors_of(state.get("errors"), remarks)
-    documents = content.strings(state.get("artifacts"))
-    drive = Drive("rlm-act")
+    state = content.table_at(document, "state_snapshot")
+    own_id, timestamp = content.text_at(document, "id"), content.text_at(document, "timestamp")
+    header_values = {name: document[name] for name in document if name != "state_snapshot"}
+    phase = _phase_name(content.text_at(state, "phase").strip().lower())
+    content.note_missing_offset((timestamp,), remarks)
+    errors = content.parse_errors(state.get("errors"), remarks)
+    documents = content.to_strings(state.get("artifacts"))
+    continuation = content.Continuation("rlm-act")
     if phase == "tdd_planning" and documents:
         # Planning starts from finished research; no other phase is known to be complete.
-        drive = Drive("rlm-act", ("research",), {}, {"research_path": documents[0]})
+        input_files = {"research_path": documents[0]}
+        continuation = content.Continuation("rlm-act", ("research",), {}, input_files)
     return Record(
         content.WORKFLOW,
         identity=own_id or source.path,
         name="rlm-act",
-        phase=_label(content.text(document, "phase"), remarks),
-        state={**state, KEY: {"format": content.WORKFLOW, **head}},
+        phase=_label(content.text_at(document, "phase"), remarks),
+        state={**state, KEY: {"format": content.WORKFLOW, **header_values}},
         timestamp=timestamp,
-        time=content.instant(timestamp),
+        time=content.to_instant(timestamp),
         is_local=True,
-        commit=content.text(document, "git_commit"),
+        commit=content.text_at(document, "git_commit"),
         errors=tuple(error for error in errors if error),
         id=own_id if ids.is_id(own_id) else None,
-        drive=drive,
+        continuation=continuation,
         remarks=remarks.clauses,
     )
 
 
-def _drive(
+def _continuation_of(
     state: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]], remarks: Remarks
-) -> Drive:
-    statuses = {name: content.text(results.get(name, {}), "status") for name in PHASES}
+) -> content.Continuation:
+    statuses = {name: content.text_at(results.get(name, {}), "status") for name in PHASES}
     completed = [name for name in PHASES if statuses[name] in ("complete", "skipped")]
-    metadata = {phase: content.child(results.get(phase, {}), "metadata") for phase in PHASES}
-    researched = content.strings(results.get("research", {}).get("artifacts")) or [""]
-    places = {"research": ("research_path", researched[0])}
+    metadata = {phase: content.table_at(results.get(phase, {}), "metadata") for phase in PHASES}
+    research_files = content.to_strings(results.get("research", {}).get("artifacts")) or [""]
+    paths = {"research": ("research_path", research_files[0])}
     for key, phase in (("hierarchy_path", "decomposition"), ("plan_path", "tdd_planning")):
-        places[phase] = (key, content.text(metadata[phase], key))
-    files = dict(place for phase, place in places.items() if phase in completed and place[1])
-    details = content.child(state, "metadata")
-    plan_name = content.text(details, "plan_name") or content.text(state, "plan_name")
-    synced = metadata["beads_sync"]
-    epic = content.text(synced, "epic_id") or content.text(state, "beads_epic_id")
+        paths[phase] = (key, content.text_at(metadata[phase], key))
+    input_files = dict(entry for phase, entry in paths.items() if phase in completed and entry[1])
+    state_metadata = content.table_at(state, "metadata")
+    plan_name = content.text_at(state_metadata, "plan_name") or content.text_at(state, "plan_name")
+    sync = metadata["beads_sync"]
+    epic = content.text_at(sync, "epic_id") or content.text_at(state, "beads_epic_id")
 
-    def words(name: str, values: list[str], form: re.Pattern[str]) -> str:
+    def join_valid(name: str, values: list[str], form: re.Pattern[str]) -> str:
         for value in values:
             if value and not form.fullmatch(value):
                 remarks.add(f"has {value!r:.60}, which is not valid as {name}")
         return " ".join(value for value in values if form.fullmatch(value))
 
     inputs = {
-        "issues": words("issues", content.strings(synced.get("phase_issue_ids")), _ISSUE),
-        "epic": words("epic", [epic], _ISSUE),
-        "question": content.text(details, "research_question")
-        or content.text(state, "research_question"),
-        "plan_name": words("plan_name", [plan_name], _PLAN),
+        "issues": join_valid("issues", content.to_strings(sync.get("phase_issue_ids")), _ISSUE),
+        "epic": join_valid("epic", [epic], _ISSUE),
+        "question": content.text_at(state_metadata, "research_question")
+        or content.text_at(state, "research_question"),
+        "plan_name": join_valid("plan_name", [plan_name], _PLAN),
     }
     inputs = {name: value for name, value in inputs.items() if value}
-    return Drive("rlm-act", tuple(completed), inputs, files)
+    return content.Continuation("rlm-act", tuple(completed), inputs, input_files)
 
 
-def _phase(name: str) -> str:
+def _phase_name(name: str) -> str:
     return _OTHER_NAMES.get(name, name)
 
 
@@ -148,37 +149,37 @@ def _label(text: str, remarks: Remarks) -> str:
     name, hyphen, status = text.rpartition("-")
     if not hyphen or status not in _STATUSES:
         remarks.add(f"has the phase {text!r:.60}, which has no status")
-        return f"{_phase(text) or 'unknown'}-partial"
-    if _phase(name) not in PHASES:
+        return f"{_phase_name(text) or 'unknown'}-partial"
+    if _phase_name(name) not in PHASES:
         remarks.add(f"has the phase {name!r:.60}, which rlm-act does not have")
-    return f"{_phase(name)}-{status}"
+    return f"{_phase_name(name)}-{status}"
 
 
 def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
-    """Render a checkpoint as rlm-act does: indented by 2, without a final newline."""
-    state = jsonable.state(checkpoint)
-    imported = content.mapping(state.pop(KEY, None))
-    is_rlm_act = content.text(imported, "format") == RLM_ACT
-    is_untouched = is_rlm_act and checkpoint.imported is not None
-    if not is_untouched:
+    """Render rlm-act's JSON file; append to `losses` what that cannot express."""
+    state = jsonable.to_state(checkpoint)
+    imported = content.to_mapping(state.pop(KEY, None))
+    is_rlm_act = content.text_at(imported, "format") == RLM_ACT
+    is_intact = is_rlm_act and checkpoint.imported is not None
+    if not is_intact:
         # A state with the keys of rlm-act is taken as a state of rlm-act.
         has_results = isinstance(state.get("phase_results"), dict)
-        is_of_rlm_act = is_rlm_act or (has_results and bool(content.text(state, "project_path")))
-        state = _pipeline_state(checkpoint, state if is_of_rlm_act else {}, state, losses)
+        is_tool_state = is_rlm_act or (has_results and bool(content.text_at(state, "project_path")))
+        state = _pipeline_state(checkpoint, state if is_tool_state else {}, state, losses)
     document = {
         "id": checkpoint.id,
-        "phase": content.text(imported, "phase") if is_untouched else _accepted(checkpoint, losses),
+        "phase": content.text_at(imported, "phase") if is_intact else _to_label(checkpoint, losses),
         "timestamp": checkpoint.timestamp,
         "state": state,
         "errors": list(checkpoint.errors),
-        "git_commit": checkpoint.git_sha or content.text(imported, "git_commit"),
+        "git_commit": checkpoint.git_sha or content.text_at(imported, "git_commit"),
         **{key: imported[key] for key in imported if is_rlm_act and key not in (*_KEYS, "format")},
     }
     return json.dumps(document, indent=2, ensure_ascii=True).encode("ascii")
 
 
-def _accepted(checkpoint: Checkpoint, losses: list[str]) -> str:
-    """Return a label that rlm-act accepts; its statuses: complete, failed, skipped."""
+def _to_label(checkpoint: Checkpoint, losses: list[str]) -> str:
+    """Return the label with a status that rlm-act has; append changes to `losses`."""
     name, status = checkpoint.phase_name, checkpoint.status
     if name not in PHASES:
         losses.append(f"the phase {name}, which rlm-act does not have")
@@ -196,41 +197,41 @@ def _pipeline_state(
     pipeline = checkpoint.pipeline
     completed = dict(pipeline.completed) if pipeline is not None else {}
     name, status = checkpoint.phase_name, checkpoint.status
-    end = times.to_text(checkpoint.time).removesuffix("Z")
-    earlier = content.child(imported, "phase_results").items()
-    results: dict[str, Any] = {phase: dict(content.mapping(result)) for phase, result in earlier}
+    end_time = times.to_text(checkpoint.time).removesuffix("Z")
+    entries = content.table_at(imported, "phase_results").items()
+    results: dict[str, Any] = {phase: dict(content.to_mapping(result)) for phase, result in entries}
 
-    def record(phase: str, new: str) -> None:
-        fresh: dict[str, Any] = {"phase_type": phase, "status": new, "artifacts": [], "errors": []}
-        fresh |= dict.fromkeys(("started_at", "completed_at", "duration_seconds"))
-        result = results.get(phase, {**fresh, "metadata": {}})
-        ended = end if phase == name and new != "in_progress" else result.get("completed_at")
+    def record_result(phase: str, new: str) -> None:
+        empty: dict[str, Any] = {"phase_type": phase, "status": new, "artifacts": [], "errors": []}
+        empty |= dict.fromkeys(("started_at", "completed_at", "duration_seconds"))
+        result = results.get(phase, {**empty, "metadata": {}})
+        ended = end_time if phase == name and new != "in_progress" else result.get("completed_at")
         errors = list(checkpoint.errors) if phase == name else []
         results[phase] = {**result, "status": new, "errors": errors, "completed_at": ended}
 
     for phase in PHASES:
         if phase in completed and results.get(phase, {}).get("status") != "complete":
-            record(phase, "complete")
+            record_result(phase, "complete")
     if name in PHASES and name not in completed:
-        ends = {"complete": "complete", "skipped": "complete", "failed": "failed"}
-        record(name, ends.get(status, "in_progress"))
-    unknown = [phase for phase in completed if phase not in PHASES]
-    losses += [f"the phase {phase}, which rlm-act does not have" for phase in unknown]
+        result_statuses = {"complete": "complete", "skipped": "complete", "failed": "failed"}
+        record_result(name, result_statuses.get(status, "in_progress"))
+    unknown_phases = [phase for phase in completed if phase not in PHASES]
+    losses += [f"the phase {phase}, which rlm-act does not have" for phase in unknown_phases]
     new_values = {key: value for key, value in state.items() if key not in imported}
     autonomy = pipeline.autonomy if pipeline is not None else None
     mode = autonomy if autonomy in ("batch", "fully_autonomous") else "checkpoint"
-    epic = content.text(imported, "beads_epic_id") or content.text(state, "epic") or None
+    epic = content.text_at(imported, "beads_epic_id") or content.text_at(state, "epic") or None
     return {
         **imported,
-        "project_path": content.text(imported, "project_path") or ".",
-        "autonomy_mode": content.text(imported, "autonomy_mode") or mode,
+        "project_path": content.text_at(imported, "project_path") or ".",
+        "autonomy_mode": content.text_at(imported, "autonomy_mode") or mode,
         "current_phase": name if name in PHASES else None,
         "phase_results": {name: results[name] for name in (*PHASES, *results) if name in results},
-        "context_entry_ids": content.child(imported, "context_entry_ids"),
-        "started_at": content.text(imported, "started_at") or None,
+        "context_entry_ids": content.table_at(imported, "context_entry_ids"),
+        "started_at": content.text_at(imported, "started_at") or None,
         "checkpoint_id": imported.get("checkpoint_id"),
         "beads_epic_id": epic,
-        "metadata": {**content.child(imported, "metadata"), **new_values},
+        "metadata": {**content.table_at(imported, "metadata"), **new_values},
     }
 
 

@@ -24,55 +24,55 @@ _LABELS |= {report.BLOCKED: "blocked", report.SKIPPED: "skipped"}
 _REQUIRED = ("status", "started_at", "agent", "last_updated")
 
 
-def is_one(table: Mapping[str, Any]) -> bool:
+def is_track(table: Mapping[str, Any]) -> bool:
     is_track = "track_id" in table and ("status" in table or "type" in table)
     return is_track or isinstance(table.get("loop_state"), dict)
 
 
 def read(source: Source, graph: Graph) -> Record:
     remarks = Remarks()
-    table = content.json_of(source, remarks)
+    table = content.parse_json(source, remarks)
     # Version 1 has no loop_state.
-    if not is_one(table):
+    if not is_track(table):
         raise Unreadable("the file lacks loop_state or track_id")
-    parts = source.path.replace("\\", "/").split("/")
-    track = content.text(table, "track_id") or (parts[-2] if len(parts) > 1 else "track")
-    state = dict(table) if table.get("track_id") else {**table, "track_id": track}
-    loop = table.get("loop_state")
-    if not isinstance(loop, dict):
+    names = source.path.replace("\\", "/").split("/")
+    track_id = content.text_at(table, "track_id") or (names[-2] if len(names) > 1 else "track")
+    state = dict(table) if table.get("track_id") else {**table, "track_id": track_id}
+    loop_state = table.get("loop_state")
+    if not isinstance(loop_state, dict):
         step = _infer_step(source)
         state["loop_state"] = {"current_step": step}
-        lacks = "has no loop_state, like files of version 1"
-        if loop is not None:
-            lacks = f"has {loop!r:.60} for loop_state, which is not stored"
-        remarks.add(f"{lacks}: the step is {step} according to the plan")
+        remark = "has no loop_state, like files of version 1"
+        if loop_state is not None:
+            remark = f"has {loop_state!r:.60} for loop_state, which is not stored"
+        remarks.add(f"{remark}: the step is {step} according to the plan")
     try:
-        position = machine.position(graph, state)
+        position = machine.find_position(graph, state)
     except UsageError as error:
         raise Unreadable(error.message) from None
     _lint(graph, state, remarks)
-    checkpoints = content.child(state["loop_state"], "checkpoints")
-    updates = [content.mapping(value).get("last_updated") for value in checkpoints.values()]
-    updates += [table.get("updated_at"), table.get("completed_at")]
-    instants = [time for time in map(content.instant, updates) if time is not None]
-    begun = table.get("created_at", table.get("created"))
-    is_naive = content.note_times((*updates, begun), remarks)
-    created = content.instant(begun)
-    newest = max(instants, default=created)
-    notes = content.string(content.mapping(checkpoints.get(position.step)).get("notes"))
+    checkpoints = content.table_at(state["loop_state"], "checkpoints")
+    update_times = [content.to_mapping(value).get("last_updated") for value in checkpoints.values()]
+    update_times += [table.get("updated_at"), table.get("completed_at")]
+    instants = [time for time in map(content.to_instant, update_times) if time is not None]
+    creation_time = table.get("created_at", table.get("created"))
+    lacks_offset = content.note_missing_offset((*update_times, creation_time), remarks)
+    creation_instant = content.to_instant(creation_time)
+    newest_instant = max(instants, default=creation_instant)
+    notes = content.to_string(content.to_mapping(checkpoints.get(position.step)).get("notes"))
     has_failed = position.status in (report.FAILED, report.BLOCKED)
     label = f"{position.step}-{_LABELS[position.status]}"
     return Record(
         SUPERPOWERS,
-        identity=json.dumps([track, source.path]),
+        identity=json.dumps([track_id, source.path]),
         by_path=True,
-        name=track,
+        name=track_id,
         phase="run-complete" if position.step == COMPLETE else label,
         state=state,
-        timestamp=times.to_text(newest) if newest is not None else "",
-        time=newest,
-        started=created if created is not None else newest,
-        is_local=is_naive,
+        timestamp=times.to_text(newest_instant) if newest_instant is not None else "",
+        time=newest_instant,
+        started=creation_instant if creation_instant is not None else newest_instant,
+        is_local=lacks_offset,
         errors=tuple(value for value in (*position.reasons, notes) if value) if has_failed else (),
         remarks=remarks.clauses,
     )
@@ -84,35 +84,35 @@ def _infer_step(source: Source) -> str:
     lines = [line.strip() for line in plan.splitlines()]
     if any(line.startswith(("- [ ]", "* [ ]")) for line in lines):
         return "EXECUTE"
-    is_ticked = any(line.startswith(("- [x]", "* [x]", "- [X]", "* [X]")) for line in lines)
-    return "EVALUATE_EXECUTION" if is_ticked else "PLAN"
+    has_done_task = any(line.startswith(("- [x]", "* [x]", "- [X]", "* [X]")) for line in lines)
+    return "EVALUATE_EXECUTION" if has_done_task else "PLAN"
 
 
 def _lint(graph: Graph, state: Mapping[str, Any], remarks: Remarks) -> None:
-    loop = content.mapping(state["loop_state"])
-    current = loop.get("current_step")
-    step = graph.find(current)
-    if step is None and current is not None and report.status_of(current) is None:
-        remarks.add(f"is at the step {str(current)!r:.60}, which is not in the protocol")
-    elif step is not None and isinstance(current, str) and step.name != current:
-        remarks.add(f"has the step {current!r:.60}, taken as {step.name}")
-    for name, record in content.mapping(loop.get("checkpoints")).items():
+    loop_state = content.to_mapping(state["loop_state"])
+    current_step = loop_state.get("current_step")
+    step = graph.find(current_step)
+    if step is None and current_step is not None and report.parse_status(current_step) is None:
+        remarks.add(f"is at the step {str(current_step)!r:.60}, which is not in the protocol")
+    elif step is not None and isinstance(current_step, str) and step.name != current_step:
+        remarks.add(f"has the step {current_step!r:.60}, taken as {step.name}")
+    for name, record in content.to_mapping(loop_state.get("checkpoints")).items():
         if graph.find(name) is None:
             remarks.add(f"has a record of the step {name!r:.60}, which is not in the protocol")
         if not isinstance(record, dict):
             remarks.add(f"has a record of {name!r:.60} that is not an object")
             continue
-        lacking = [key for key in _REQUIRED if not record.get(key)]
-        if lacking and report.status_of(record.get("status")) != report.NOT_STARTED:
-            remarks.add(f"has a record of {name!r:.60} without {', '.join(lacking)}")
+        missing_keys = [key for key in _REQUIRED if not record.get(key)]
+        if missing_keys and report.parse_status(record.get("status")) != report.NOT_STARTED:
+            remarks.add(f"has a record of {name!r:.60} without {', '.join(missing_keys)}")
         status = record.get("status")
-        if status is not None and report.status_of(status) is None:
+        if status is not None and report.parse_status(status) is None:
             remarks.add(f"has the status {str(status)!r:.60}, which is not in the protocol")
 
 
 def write(checkpoint: Checkpoint, _losses: list[str]) -> bytes:
     # The format takes any key, so nothing is lost.
-    state = jsonable.state(checkpoint)
+    state = jsonable.to_state(checkpoint)
     if not isinstance(state.get(machine.LOOP), dict):
         raise Unreadable("the state has no steps, which superpowers needs")
     if "track_id" not in state:

@@ -52,13 +52,12 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?")
 
 
 def read(text: str, remarks: Remarks) -> dict[str, Any]:
-    """Parse a document into a table of strings, lists and tables."""
-    largest = LARGEST if _LOADER is not yaml.BaseLoader else LARGEST // 10
-    if len(text) > largest:
-        raise Unreadable(f"the file is larger than {largest // 1024} KiB")
+    size_limit = LARGEST if _LOADER is not yaml.BaseLoader else LARGEST // 10
+    if len(text) > size_limit:
+        raise Unreadable(f"the file is larger than {size_limit // 1024} KiB")
     try:
         events = _events(text)
-        document = _value(next(events), events, remarks, 0)
+        document = _parse(next(events), events, remarks, 0)
         next(events, None)  # a second document, if there is one
     except (yaml.YAMLError, RecursionError, StopIteration) as error:
         problem = getattr(error, "problem", None) or "the values are nested too deeply"
@@ -69,12 +68,12 @@ def read(text: str, remarks: Remarks) -> dict[str, Any]:
 
 
 def _events(text: str) -> Iterator[yaml.Event]:
-    documents = 0
-    for number, event in enumerate(yaml.parse(text, Loader=_LOADER)):
-        if number > _MOST:
+    document_count = 0
+    for event_number, event in enumerate(yaml.parse(text, Loader=_LOADER)):
+        if event_number > _MOST:
             raise Unreadable(f"the file has more than {_MOST:,} values")
-        documents += isinstance(event, yaml.DocumentStartEvent)
-        if documents > 1:
+        document_count += isinstance(event, yaml.DocumentStartEvent)
+        if document_count > 1:
             raise Unreadable("the file contains several YAML documents")
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise Unreadable("the file has anchors or aliases, which forge never writes")
@@ -84,94 +83,94 @@ def _events(text: str) -> Iterator[yaml.Event]:
             yield event
 
 
-def _value(event: yaml.Event, events: Iterator[yaml.Event], remarks: Remarks, depth: int) -> Any:
+def _parse(event: yaml.Event, events: Iterator[yaml.Event], remarks: Remarks, depth: int) -> Any:
     if depth > _DEEPEST:
         raise Unreadable("the values are nested too deeply")
     if isinstance(event, yaml.ScalarEvent):
         return event.value
     if isinstance(event, yaml.SequenceStartEvent):
         items = []
-        while not isinstance(event_ := next(events), yaml.SequenceEndEvent):
-            items.append(_value(event_, events, remarks, depth + 1))
+        while not isinstance(next_event := next(events), yaml.SequenceEndEvent):
+            items.append(_parse(next_event, events, remarks, depth + 1))
         return items
     table: dict[str, Any] = {}
-    while not isinstance(event_ := next(events), yaml.MappingEndEvent):
-        if not isinstance(event_, yaml.ScalarEvent):
+    while not isinstance(next_event := next(events), yaml.MappingEndEvent):
+        if not isinstance(next_event, yaml.ScalarEvent):
             raise Unreadable("the file has a key that is not a string")
-        if event_.value in table:
+        if next_event.value in table:
             remarks.add("has a key twice in one table: the last value counts")
-        table[event_.value] = _value(next(events), events, remarks, depth + 1)
+        table[next_event.value] = _parse(next(events), events, remarks, depth + 1)
     return table
 
 
 def write(table: Mapping[str, Any], plain: frozenset[str]) -> bytes:
     """Render a table as Go's yaml.v3 does; values of `plain` keys are not quoted."""
     # Source of the rules: `encode.go` and `emitterc.go` of that library.
-    return "".join(_lines(table, plain, "", "")).encode()
+    return "".join(_render_lines(table, plain, "", "")).encode()
 
 
-def _lines(
-    table: Mapping[str, Any], plain: frozenset[str], first: str, indent: str
+def _render_lines(
+    table: Mapping[str, Any], plain: frozenset[str], first_start: str, indent: str
 ) -> Iterator[str]:
-    lead = first
+    start = first_start
     for key, value in table.items():
         if isinstance(value, list):
-            yield f"{lead}{_key(key)}:{'' if value else ' []'}\n"
+            yield f"{start}{_to_key(key)}:{'' if value else ' []'}\n"
             for item in value:
-                inner = f"{indent}    "
+                item_indent = f"{indent}    "
                 if isinstance(item, dict):
-                    yield from _lines(item, plain, f"{inner}- ", f"{inner}  ")
+                    yield from _render_lines(item, plain, f"{item_indent}- ", f"{item_indent}  ")
                 else:
-                    yield f"{inner}- {_scalar(item, inner)}\n"
+                    yield f"{item_indent}- {_to_scalar(item, item_indent)}\n"
         elif isinstance(value, dict):
-            yield f"{lead}{_key(key)}:{'' if value else ' {}'}\n"
-            yield from _lines(value, plain, f"{indent}    ", f"{indent}    ")
+            yield f"{start}{_to_key(key)}:{'' if value else ' {}'}\n"
+            yield from _render_lines(value, plain, f"{indent}    ", f"{indent}    ")
         else:
-            yield f"{lead}{_key(key)}: {value if key in plain else _scalar(value, indent)}\n"
-        lead = indent
+            yield f"{start}{_to_key(key)}: {value if key in plain else _to_scalar(value, indent)}\n"
+        start = indent
 
 
-def _scalar(value: object, indent: str) -> str:
+def _to_scalar(value: object, indent: str) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
-    return _text(value, indent) if isinstance(value, str) else str(value)
+    return _to_text(value, indent) if isinstance(value, str) else str(value)
 
 
-def _key(key: str) -> str:
+def _to_key(key: str) -> str:
     # A key takes one line.
-    return _quoted(key) if "\n" in key else _text(key, "")
+    return _quote(key) if "\n" in key else _to_text(key, "")
 
 
-def _text(text: str, indent: str) -> str:
-    """Render a string in the style that yaml.v3 chooses; `indent` is that of its key."""
+def _to_text(text: str, indent: str) -> str:
+    """Render a string in the style that yaml.v3 chooses; `indent` precedes its key."""
     # yaml.v3 writes a text with tabs as a block; tabs in a single line are handled below.
     emitter = yaml.emitter.Emitter(io.StringIO(), allow_unicode=True)
-    may = emitter.analyze_scalar(text.replace("\t", "x"))
+    form = emitter.analyze_scalar(text.replace("\t", "x"))
     if "\n" in text:
-        return _literal(text, indent) if may.allow_block and _is_printable(text) else _quoted(text)
-    is_other = (
+        return _to_block(text, indent) if form.allow_block and _is_printable(text) else _quote(text)
+    resembles_other_type = (
         text.lower() in _WORDS or not text or _NUMBER.fullmatch(text) or _DATE.fullmatch(text)
     )
-    if is_other or not _is_printable(text) or "\t" in text:
-        return _quoted(text)
-    if may.allow_block_plain:
+    if resembles_other_type or not _is_printable(text) or "\t" in text:
+        return _quote(text)
+    if form.allow_block_plain:
         return text
-    return "'" + text.replace("'", "''") + "'" if may.allow_single_quoted else _quoted(text)
+    return "'" + text.replace("'", "''") + "'" if form.allow_single_quoted else _quote(text)
 
 
-def _literal(text: str, indent: str) -> str:
+def _to_block(text: str, indent: str) -> str:
     body = text.rstrip("\n")
-    breaks = len(text) - len(body)
-    chomp = "-" if not breaks else "" if breaks == 1 and body else "+"
-    deeper = " " * (4 * ((len(indent) + 4) // 4))  # the next multiple of 4
+    line_breaks = len(text) - len(body)
+    chomp = "-" if not line_breaks else "" if line_breaks == 1 and body else "+"
+    margin = " " * (4 * ((len(indent) + 4) // 4))  # the next multiple of 4
     # yaml.v3 always writes 4 here, which is wrong in a list: yaml.v3 itself cannot read it.
-    hint = str(len(deeper) - len(indent)) if text[0] in " \n" else ""
+    hint = str(len(margin) - len(indent)) if text[0] in " \n" else ""
     lines = (text if chomp == "+" else body).split("\n")
     if chomp == "+":
         lines.pop()  # the last line gets its break anyway
-    return f"|{hint}{chomp}\n" + "\n".join(f"{deeper}{line}" if line else "" for line in lines)
+    return f"|{hint}{chomp}\n" + "\n".join(f"{margin}{line}" if line else "" for line in lines)
 
 
 def _is_printable(text: str) -> bool:
@@ -183,11 +182,11 @@ _SHORT |= {"\f": "\\f", "\r": "\\r", "\x1b": "\\e"}
 _SHORT |= {'"': '\\"', "\\": "\\\\", "\x85": "\\N", "\xa0": "\\_", "\u2028": "\\L", "\u2029": "\\P"}
 
 
-def _quoted(text: str) -> str:
-    return '"' + "".join(map(_escaped, text)) + '"'
+def _quote(text: str) -> str:
+    return '"' + "".join(map(_escape, text)) + '"'
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     if character in _SHORT:
         return _SHORT[character]
     if character.isprintable() and character != "\ufeff":

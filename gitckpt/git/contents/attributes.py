@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git import config
-from gitckpt.git.command import Git, nul_ended, setting_options
+from gitckpt.git.command import Git, encode_paths, setting_options
 from gitckpt.git.files import regular
 from gitckpt.git.objects.encoding import object_hash
 from gitckpt.git.process import git_executable
@@ -51,7 +51,7 @@ _LINE_ENDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Configured:
+class ConversionSettings:
     autocrlf: str = ""  # "true", "input", or "" for neither
     eol: str = ""
     attributes: str | None = None  # `core.attributesFile`; None for git's default
@@ -70,27 +70,27 @@ class Configured:
         return _EOL if self.eol == "crlf" else ""
 
     @classmethod
-    def of(cls, settings: Mapping[str, Sequence[str]]) -> Configured:
-        last = {name: values[-1] for name, values in settings.items()}
-        drivers = {name[7:].rpartition(".")[0] for name in last if name.startswith("filter.")}
+    def of(cls, settings: Mapping[str, Sequence[str]]) -> ConversionSettings:
+        value_of = {name: values[-1] for name, values in settings.items()}
+        drivers = {name[7:].rpartition(".")[0] for name in value_of if name.startswith("filter.")}
         filters = []
         for name in sorted(drivers):
-            commands = [last.get(f"filter.{name}.{command}", "") for command in _COMMANDS]
-            required = config.is_on(last.get(f"filter.{name}.required", ""))
-            if required or any(commands):
-                filters.append((name, required, "\n".join(commands)))
-        autocrlf = last.get("core.autocrlf", "").lower()
-        is_usual = (
-            config.is_on(last.get(f"core.{name}", str(usual))) == usual
-            for name, usual in _AS_IS.items()
+            commands = [value_of.get(f"filter.{name}.{command}", "") for command in _COMMANDS]
+            is_required = config.is_true(value_of.get(f"filter.{name}.required", ""))
+            if is_required or any(commands):
+                filters.append((name, is_required, "\n".join(commands)))
+        autocrlf = value_of.get("core.autocrlf", "").lower()
+        are_defaults = (
+            config.is_true(value_of.get(f"core.{name}", str(default))) == default
+            for name, default in _AS_IS.items()
         )
         return cls(
-            autocrlf="input" if autocrlf == "input" else "true" if config.is_on(autocrlf) else "",
-            eol=last.get("core.eol", "").lower(),
-            attributes=last.get("core.attributesfile"),
-            tree=last.get("attr.tree", ""),
+            autocrlf="input" if autocrlf == "input" else "true" if config.is_true(autocrlf) else "",
+            eol=value_of.get("core.eol", "").lower(),
+            attributes=value_of.get("core.attributesfile"),
+            tree=value_of.get("attr.tree", ""),
             filters=tuple(filters),
-            takes_as_is=all(is_usual),
+            takes_as_is=all(are_defaults),
         )
 
 
@@ -117,7 +117,7 @@ UNTOUCHED = Treatment()
 
 @dataclass(frozen=True, slots=True)
 class AttributeRules:
-    configured: Configured
+    configured: ConversionSettings
     sources: tuple[tuple[str, bytes], ...]  # path and content of the attribute files
 
     def digest(self, extra: Iterable[bytes]) -> str:
@@ -130,17 +130,19 @@ class AttributeRules:
 
 def read_rules(
     repository: Repository,
-    configured: Configured,
+    configured: ConversionSettings,
     directories: Iterable[bytes],
     unseen: Iterable[bytes],
 ) -> AttributeRules | None:
-    """Return the rules by which git converts files; None if git converts no file."""
-    # `directories`, relative to the top, may have attribute files; so may `unseen`, paths in the
-    # index without a file.
+    """Return the rules by which git converts files; None if git converts no file.
+
+    `directories`, relative to the top, may have attribute files. `unseen` are paths in the index
+    that the worktree lacks; attribute files among them apply, too.
+    """
     top = repository.worktree or ""
-    inside = [os.path.join(top, os.fsdecode(path), os.fsdecode(FILE)) for path in directories]
-    paths = [*_files_outside(repository, configured), *sorted(inside)]
-    sources = [(path, content) for path in paths if (content := _content(path)) is not None]
+    inner_paths = [os.path.join(top, os.fsdecode(path), os.fsdecode(FILE)) for path in directories]
+    paths = [*_list_files_outside(repository, configured), *sorted(inner_paths)]
+    sources = [(path, content) for path in paths if (content := _read_content(path)) is not None]
     is_unseen = any(os.path.basename(path) == FILE for path in unseen)
     if configured.tree and "\n" not in configured.tree:
         tree = repository.cat_file.info(f"{configured.tree}^{{tree}}")
@@ -152,38 +154,38 @@ def read_rules(
     return None
 
 
-def conversion_settings(repository: Repository, configured: Configured) -> bytes:
-    """Describe settings and attributes outside the worktree that convert files."""
+def describe_conversion(repository: Repository, configured: ConversionSettings) -> bytes:
+    """Encode git's conversion settings and attributes outside the worktree as text."""
     # Without filters: LFS is usually configured for all repositories at once.
-    contents = map(_content, _files_outside(repository, configured))
+    contents = map(_read_content, _list_files_outside(repository, configured))
     sources = [content for content in contents if content and _CONVERTING.search(content)]
     if configured.tree:
         sources.append(os.fsencode(configured.tree))
     lines = [configured.line_ends] if configured.line_ends else []
     if sources:
-        joined = b"".join(b"%d %s" % (len(source), source) for source in sources)
-        lines.append(_DIGEST + object_hash("sha1", joined).hexdigest())
+        joined_sources = b"".join(b"%d %s" % (len(source), source) for source in sources)
+        lines.append(_DIGEST + object_hash("sha1", joined_sources).hexdigest())
     return "".join(f"{line}\n" for line in lines).encode("ascii")
 
 
 def line_end_options(settings: bytes) -> tuple[str, ...]:
-    """Return git options for the line ends that `conversion_settings` described."""
-    first = settings.partition(b"\n")[0].decode("ascii", "replace")
-    return setting_options(*_LINE_ENDS.get(first, _LINE_ENDS[""]))
+    """Return git options for the line ends in the output of `describe_conversion`."""
+    first_line = settings.partition(b"\n")[0].decode("ascii", "replace")
+    return setting_options(*_LINE_ENDS.get(first_line, _LINE_ENDS[""]))
 
 
 def have_same_attributes(settings: bytes, other_settings: bytes) -> bool:
-    mark = _DIGEST.encode()
-    return settings.partition(mark)[2] == other_settings.partition(mark)[2]
+    prefix = _DIGEST.encode()
+    return settings.partition(prefix)[2] == other_settings.partition(prefix)[2]
 
 
-def treatments(
-    index: PrivateIndex, configured: Configured, paths: Collection[bytes]
+def find_treatments(
+    index: PrivateIndex, configured: ConversionSettings, paths: Collection[bytes]
 ) -> dict[bytes, Treatment]:
     if not paths:
         return {}
     words = ("check-attr", "-z", "--stdin", *_ATTRIBUTES)
-    fields = index.git(*words, data=nul_ended(paths)).split(b"\0")
+    fields = index.git(*words, data=encode_paths(paths)).split(b"\0")
     cache: dict[tuple[bytes, ...], Treatment] = {}
     treatment_by_path = {}
     width = 3 * len(_ATTRIBUTES)
@@ -191,16 +193,16 @@ def treatments(
         values = tuple(fields[start + 2 : start + width : 3])
         if values not in cache:
             settings = dict(zip(_ATTRIBUTES, map(os.fsdecode, values), strict=True))
-            cache[values] = _treatment(settings, configured)
+            cache[values] = _make_treatment(settings, configured)
         treatment_by_path[fields[start]] = cache[values]
     return treatment_by_path
 
 
-def _treatment(settings: Mapping[str, str], configured: Configured) -> Treatment:
+def _make_treatment(settings: Mapping[str, str], configured: ConversionSettings) -> Treatment:
     driver = next((entry for entry in configured.filters if entry[0] == settings["filter"]), None)
     text = settings["text"] if settings["text"] != "unspecified" else settings["crlf"]
     eol = settings["eol"] if settings["eol"] in ("lf", "crlf") else ""
-    is_named = text not in ("unset", "unspecified", "auto") or (text == "unspecified" and bool(eol))
+    is_text = text not in ("unset", "unspecified", "auto") or (text == "unspecified" and bool(eol))
     is_guessed = text == "auto" or (text == "unspecified" and not eol and bool(configured.autocrlf))
     is_crlf_default = configured.line_ends != "" or os.linesep == "\r\n"
     has_encoding = settings["working-tree-encoding"] not in ("unset", "unspecified")
@@ -208,34 +210,34 @@ def _treatment(settings: Mapping[str, str], configured: Configured) -> Treatment
         driver=driver[0] if driver is not None else "",
         is_required=driver is not None and driver[1],
         is_rewritten=driver is not None or has_encoding or settings["ident"] == "set",
-        is_text=is_named or is_guessed,
+        is_text=is_text or is_guessed,
         is_guessed=is_guessed,
         gives_crlf=eol == "crlf" or (not eol and is_crlf_default),
     )
 
 
-def _files_outside(repository: Repository, configured: Configured) -> list[str]:
+def _list_files_outside(repository: Repository, configured: ConversionSettings) -> list[str]:
     # gitattributes(5)
     user_file = os.path.expanduser(configured.attributes or f"{config.user_dir()}/attributes")
     directories = ("", *os.environ.get("PATH", "").split(os.pathsep))
-    candidates = (os.path.join(place, git_executable()) for place in directories)
-    git = next(filter(os.path.isfile, candidates), "")
+    candidates = (os.path.join(directory, git_executable()) for directory in directories)
+    git_path = next(filter(os.path.isfile, candidates), "")
     paths = [
         "/etc/gitattributes",
-        os.path.join(os.path.dirname(os.path.dirname(git)), "etc", "gitattributes"),
+        os.path.join(os.path.dirname(os.path.dirname(git_path)), "etc", "gitattributes"),
         os.path.join(repository.worktree or "", user_file),
         os.path.join(repository.common_dir, "info", "attributes"),
     ]
     return list(dict.fromkeys(paths))
 
 
-def filter_names(git: Git | PrivateIndex, paths: Collection[bytes]) -> dict[bytes, str]:
-    output = git.run("check-attr", "-z", "--stdin", "filter", data=nul_ended(paths)).out
+def find_filters(git: Git | PrivateIndex, paths: Collection[bytes]) -> dict[bytes, str]:
+    output = git.run("check-attr", "-z", "--stdin", "filter", data=encode_paths(paths)).out
     fields = output.split(b"\0")
     return {path: os.fsdecode(name) for path, name in zip(fields[::3], fields[2::3], strict=False)}
 
 
-def _content(path: str) -> bytes | None:
+def _read_content(path: str) -> bytes | None:
     try:
         return regular.content(path, _LARGEST)
     except OSError:  # missing, or not a regular file: git ignores it as well

@@ -1,4 +1,4 @@
-"""Check the trees of a snapshot, which may have been fetched, before use."""
+"""Check that the trees of a snapshot are well-formed and not too large."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gitckpt.git.objects.encoding import DIRECTORY, Entries, MalformedTree, empt
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.model import budget
-from gitckpt.model.budget import Paths
+from gitckpt.model.budget import PathLimits
 from gitckpt.model.errors import WorktreeError
 
 TYPE_CHECKING = False
@@ -38,11 +38,11 @@ class UnsoundSnapshot(WorktreeError):
     """A snapshot is malformed or too large, so gitckpt cannot have made it."""
 
 
-def require(repository: Repository, snapshot: str | None, commit: str) -> None:
+def require_sound(repository: Repository, snapshot: str | None, commit: str) -> None:
     """Raise `UnsoundSnapshot` if a snapshot is too large or has a malformed tree.
 
-    Trees that HEAD has, too, are not checked. `snapshot` is the oid of its tree; if None, the files
-    are those of `commit` ("" for no commit).
+    Trees that are also in HEAD are not checked. `snapshot` is the oid of the snapshot's tree. If it
+    is None, the tree of `commit` is checked instead; "" means no commit.
     """
     head = repository.cat_file.info("HEAD^{tree}")
     expansion, base = Expansion(repository, budget.SNAPSHOT), head[0] if head is not None else ""
@@ -64,7 +64,7 @@ def require(repository: Repository, snapshot: str | None, commit: str) -> None:
 
 
 def require_shape(parts: Entries, snapshot: str) -> None:
-    """Raise `UnsoundSnapshot` if a directory of a snapshot is a file, or vice versa."""
+    """Raise `UnsoundSnapshot` if an entry of the snapshot's tree has the wrong type."""
     message = f"{snapshot} is not the tree of a snapshot"
     if b"files" not in parts:
         raise UnsoundSnapshot(f"{message}: it has no files/", hint=HINT)
@@ -74,7 +74,7 @@ def require_shape(parts: Entries, snapshot: str) -> None:
             raise UnsoundSnapshot(f"{message}: {name.decode('ascii')} is not {kind}", hint=HINT)
 
 
-def is_too_much(operation: Mapping[str, bytes]) -> bool:
+def is_too_large(operation: Mapping[str, bytes]) -> bool:
     directories = {os.path.dirname(name) for name in operation}
     count = len(operation) + sum(name.count("/") + 1 for name in directories)  # an upper bound
     is_deep = any(name.count("/") > _LIMITS.depth for name in operation)
@@ -107,26 +107,25 @@ class Census:
         self._below: dict[str, tuple[int, tuple[str, ...]]] = {}
         self._known: dict[str, tuple[int, int, str]] = {}
         self._names: dict[str, str] = {}  # one string per oid, however many trees name it
-        level = list(dict.fromkeys(roots))
-        while level:
-            level = readable([oid for oid in dict.fromkeys(level) if oid not in self._below])
-            trees = repository.cat_file.contents(level, _LARGEST)
-            level = [
+        queue = list(dict.fromkeys(roots))
+        while queue:
+            queue = readable([oid for oid in dict.fromkeys(queue) if oid not in self._below])
+            trees = repository.cat_file.contents(queue, _LARGEST)
+            queue = [
                 child
-                for oid, tree in zip(level, trees, strict=True)
-                for child in self._take(oid, tree)
+                for oid, tree in zip(queue, trees, strict=True)
+                for child in self._add_tree(oid, tree)
             ]
 
-    def flaw(self, root: str) -> str:
-        oid = self._counted(root)[2]
+    def find_flaw(self, root: str) -> str:
+        oid = self._count_paths(root)[2]
         return f"the tree {oid}: {self._flaws[oid]}" if oid else ""
 
-    def is_beyond(self, root: str, limits: Paths) -> bool:
-        """Return whether a tree has more or deeper paths than `limits` allow."""
-        paths, depth, _ = self._counted(root)
+    def is_beyond(self, root: str, limits: PathLimits) -> bool:
+        paths, depth, _ = self._count_paths(root)
         return paths > limits.count or depth > limits.depth
 
-    def _take(self, oid: str, item: tuple[str, str, bytes] | None) -> tuple[str, ...]:
+    def _add_tree(self, oid: str, item: tuple[str, str, bytes] | None) -> tuple[str, ...]:
         self._below[oid] = 0, ()
         if item is None or item[1] not in ("tree", "blob", "commit", "tag"):
             return ()
@@ -151,24 +150,24 @@ class Census:
         self._below[oid] = len(entries), children
         return children
 
-    def _counted(self, root: str) -> tuple[int, int, str]:
+    def _count_paths(self, root: str) -> tuple[int, int, str]:
         # Iterative: a fetched tree may have any depth.
-        waiting = [root]
-        while waiting:
-            oid = waiting[-1]
-            count, children = self._below.get(oid, (0, ()))
+        waiting_oids = [root]
+        while waiting_oids:
+            oid = waiting_oids[-1]
+            count, child_oids = self._below.get(oid, (0, ()))
             if oid in self._known:
-                waiting.pop()
+                waiting_oids.pop()
                 continue
-            pending = [child for child in children if child not in self._known]
-            if pending:
-                waiting += pending
+            uncounted_oids = [child for child in child_oids if child not in self._known]
+            if uncounted_oids:
+                waiting_oids += uncounted_oids
                 continue
-            waiting.pop()
-            below = [self._known[child] for child in children]
-            flawed = oid if oid in self._flaws else next((bad for *_, bad in below if bad), "")
-            depth = max((depth for _, depth, _ in below), default=-1) + 1
-            self._known[oid] = count + sum(paths for paths, *_ in below), depth, flawed
+            waiting_oids.pop()
+            counts = [self._known[child] for child in child_oids]
+            flawed_oid = oid if oid in self._flaws else next((bad for *_, bad in counts if bad), "")
+            depth = max((depth for _, depth, _ in counts), default=-1) + 1
+            self._known[oid] = count + sum(paths for paths, *_ in counts), depth, flawed_oid
         return self._known[root]
 
 
@@ -189,7 +188,7 @@ class Quarantine:
         self.options = ("-c", "core.bigFileThreshold=1", "-c", "core.fsync=none")
         self.environment = {
             "GIT_OBJECT_DIRECTORY": self._path,
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(self._objects),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quote(self._objects),
         }
 
     def __enter__(self) -> Self:
@@ -201,41 +200,41 @@ class Quarantine:
 
     def migrate(self, deadline: float | None = None) -> None:
         """Move the objects into the repository, as packs that are flushed to the disk."""
-        pack = os.path.join(self._path, "pack")
+        pack_dir = os.path.join(self._path, "pack")
         oids = [
-            fan + name
-            for fan in os.listdir(self._path)
-            if len(fan) == 2
-            for name in os.listdir(os.path.join(self._path, fan))
+            prefix + name
+            for prefix in os.listdir(self._path)
+            if len(prefix) == 2
+            for name in os.listdir(os.path.join(self._path, prefix))
         ]
-        names = os.listdir(pack)
-        indexes = [name for name in names if name.endswith(".idx")]
-        if oids or len(indexes) > 1:
-            for name in indexes:
-                oids += graph.list_pack(self._repository, os.path.join(pack, name), deadline)
+        names = os.listdir(pack_dir)
+        index_names = [name for name in names if name.endswith(".idx")]
+        if oids or len(index_names) > 1:
+            for name in index_names:
+                oids += graph.list_pack(self._repository, os.path.join(pack_dir, name), deadline)
             # No search for deltas: it would dominate the time, and a later repack finds them.
-            base = os.path.join(self._path, "one")
-            words = (*self.options, "pack-objects", "-q", "--window=0", base)
+            pack_prefix = os.path.join(self._path, "one")
+            words = (*self.options, "pack-objects", "-q", "--window=0", pack_prefix)
             data = "".join(f"{oid}\n" for oid in dict.fromkeys(oids)).encode("ascii")
             self._repository.git.run(*words, data=data, env=self.environment, deadline=deadline)
             for name in names:
-                os.unlink(os.path.join(pack, name))
+                os.unlink(os.path.join(pack_dir, name))
             for name in os.listdir(self._path):
                 if name.startswith("one-"):
-                    os.replace(f"{self._path}/{name}", os.path.join(pack, f"pack{name[3:]}"))
-            names = os.listdir(pack)
-        target = os.path.join(self._objects, "pack")
+                    os.replace(f"{self._path}/{name}", os.path.join(pack_dir, f"pack{name[3:]}"))
+            names = os.listdir(pack_dir)
+        target_dir = os.path.join(self._objects, "pack")
         try:
-            os.makedirs(target, exist_ok=True)
-            fsync.flush(os.path.join(pack, name) for name in names)
+            os.makedirs(target_dir, exist_ok=True)
+            fsync.flush(os.path.join(pack_dir, name) for name in names)
             for name in (name for ending in _ENDINGS for name in names if name.endswith(ending)):
-                os.replace(os.path.join(pack, name), os.path.join(target, name))
-            fsync.flush([target])
+                os.replace(os.path.join(pack_dir, name), os.path.join(target_dir, name))
+            fsync.flush([target_dir])
         except OSError as error:
             raise GitError(["update-index"], 1, f"{error.filename}: {error.strerror}") from None
 
 
-def _quoted(path: str) -> str:
+def _quote(path: str) -> str:
     # For git's colon-separated lists (Documentation/git.txt).
     if ":" not in path and '"' not in path and path.isprintable():
         return path

@@ -1,8 +1,9 @@
 """Find files that differ from what git would write for their blobs.
 
-A cached verdict on a file is valid while the stat data, the blob and the conversion rules stay the
-same. Under new rules, git may call a file unchanged that it would now store differently. Once
-verdicts are cached, every file without one is compared with its blob, even if no rule applies.
+A verdict says whether a file differs. A cached one is valid while the stat data, the blob and the
+conversion rules stay the same. Under new rules, git may call a file unchanged that it would now
+store differently. Once verdicts are cached, each file without one is compared, even if no rule
+applies.
 """
 
 from __future__ import annotations
@@ -39,42 +40,45 @@ EXACT, INEXACT, REQUIRED = b"=", b"!", b"-"
 _FORM = b"gitckpt exact 1 "
 
 
-def verdict_mark(oid: str, status: os.stat_result) -> bytes:
+def encode_state(oid: str, status: os.stat_result) -> bytes:
     return b"%s %d %d" % (oid.encode(), status.st_ctime_ns, status.st_ino)
 
 
 def has_verdicts(repository: Repository) -> bool:
-    return os.path.exists(_path(repository))
+    return os.path.exists(_cache_path(repository))
 
 
 def load_verdicts(repository: Repository) -> tuple[str, dict[bytes, bytes] | None]:
-    """Return the digest of the rules, and the verdicts by path; None without a cache."""
+    """Read the cached results of an earlier comparison.
+
+    Returns the digest of the conversion rules and the verdicts by path; None without a cache.
+    """
     try:
-        with open(_path(repository), "rb") as file:
-            head, *records = file.read().split(b"\0")
+        with open(_cache_path(repository), "rb") as file:
+            header, *records = file.read().split(b"\0")
     except OSError:
         return "", None
-    if not head.startswith(_FORM):
+    if not header.startswith(_FORM):
         return "", {}
     fields = (record.partition(b"\t") for record in records)
-    verdicts = {path: mark for mark, tab, path in fields if tab and mark.count(b" ") == 3}
-    return head.removeprefix(_FORM).decode("ascii", "replace"), verdicts
+    verdicts = {path: verdict for verdict, tab, path in fields if tab and verdict.count(b" ") == 3}
+    return header.removeprefix(_FORM).decode("ascii", "replace"), verdicts
 
 
 def save_verdicts(repository: Repository, key: str, verdicts: dict[bytes, bytes]) -> None:
     # Failure does no harm: the next capture compares again.
-    records = b"".join(b"\0%s\t%s" % (mark, path) for path, mark in verdicts.items())
+    records = b"".join(b"\0%s\t%s" % (verdict, path) for path, verdict in verdicts.items())
     data = _FORM + key.encode() + records
     with contextlib.suppress(OSError):
-        regular.write_private(_path(repository), data, flushed=False)
+        regular.write_private(_cache_path(repository), data, flushed=False)
 
 
 def forget_verdicts(repository: Repository) -> None:
     with contextlib.suppress(OSError):
-        os.unlink(_path(repository))
+        os.unlink(_cache_path(repository))
 
 
-def _path(repository: Repository) -> str:
+def _cache_path(repository: Repository) -> str:
     return os.path.join(repository.git_dir, FILE)
 
 
@@ -95,9 +99,8 @@ class Converted:
 
     raw: dict[bytes, str] = field(default_factory=dict)  # path → oid of the blob with the bytes
     skipped: list[bytes] = field(default_factory=list)  # paths: their bytes must not be stored
-    required: set[bytes] = field(
-        default_factory=set
-    )  # paths with a required filter, which is never bypassed
+    # Paths with a required filter, which is never bypassed.
+    required: set[bytes] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,7 @@ class _Candidate:
 
 
 class ConversionSearch:
-    """Find files whose bytes git would not write on checkout; store them as blobs."""
+    """Find files whose bytes a checkout would not restore; store the bytes as blobs."""
 
     def __init__(
         self,
@@ -144,35 +147,35 @@ class ConversionSearch:
             for path, mode, oid, stage, _ in self._index.entries()
             if stage == 0 and mode in FILES
         ]
-        key = self._key(entries)
+        key = self._hash_rules(entries)
         old_key, self._old_verdicts = load_verdicts(self._index.repository)
         valid_verdicts = (self._old_verdicts or {}) if old_key == key else {}
         count = 0
         files: list[_File] = []
-        fd = os.open(self._top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        top_fd = os.open(self._top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for path, oid in entries:
-                status = _status(path, fd)
+                status = _read_status(path, top_fd)
                 if status is None or path in excluded:
                     continue
                 count += 1
-                mark, _, verdict = valid_verdicts.get(path, b"").rpartition(b" ")
-                if mark == verdict_mark(oid, status) and self._reuse(path, verdict):
+                state, _, verdict = valid_verdicts.get(path, b"").rpartition(b" ")
+                if state == encode_state(oid, status) and self._reuse(path, verdict):
                     self._verdicts[path] = valid_verdicts[path]
                 else:
                     files.append((path, oid, status))
             has_changed = bool(files) or len(self._verdicts) != len(valid_verdicts)
-            self._judge(files, fd)
+            self._judge(files, top_fd)
         finally:
-            os.close(fd)
-        are_exact = all(mark.endswith(EXACT) for mark in self._verdicts.values())
+            os.close(top_fd)
+        are_exact = all(state.endswith(EXACT) for state in self._verdicts.values())
         if self._rules is None and len(self._verdicts) == count and are_exact:
             forget_verdicts(self._index.repository)
         elif has_changed:
             save_verdicts(self._index.repository, key, self._verdicts)
         return self._result
 
-    def _key(self, entries: Iterable[tuple[bytes, str]]) -> str:
+    def _hash_rules(self, entries: Iterable[tuple[bytes, str]]) -> str:
         if self._rules is None:
             return _NO_RULES
         files = [entry for entry in entries if os.path.basename(entry[0]) == attributes.FILE]
@@ -200,10 +203,10 @@ class ConversionSearch:
         treatments: Mapping[bytes, Treatment] = {}
         if self._rules is not None:
             paths = [path for path, _, _ in files]
-            treatments = attributes.treatments(self._index, self._rules.configured, paths)
+            treatments = attributes.find_treatments(self._index, self._rules.configured, paths)
         candidates: list[_Candidate] = []
-        total = 0
-        annexed = self._annexed(files, treatments)
+        total_size = 0
+        annexed_paths = self._find_annexed(files, treatments)
         for file in files:
             self._index.require_time("check-attr")
             path, oid, status = file
@@ -211,33 +214,33 @@ class ConversionSearch:
             converts = treatment.is_rewritten or treatment.is_text
             if treatment.is_required:
                 self._record_verdict(file, REQUIRED)
-            elif (not converts and self._old_verdicts is None) or path in annexed:
+            elif (not converts and self._old_verdicts is None) or path in annexed_paths:
                 self._record_verdict(file, EXACT)
             elif self._was_secret(file):
                 self._record_verdict(file, INEXACT)
             elif self._is_too_large(path, size := status.st_size):
-                may_differ = converts and any(map(treatment.may_change, _pieces(path, fd)))
-                may_differ = may_differ or self._is_other_blob(oid, size, _pieces(path, fd))
+                may_differ = converts and any(map(treatment.may_change, _read_pieces(path, fd)))
+                may_differ = may_differ or self._is_other_blob(oid, size, _read_pieces(path, fd))
                 self._record_verdict(file, INEXACT if may_differ else EXACT)
             else:
-                data = b"".join(_pieces(path, fd))
+                data = b"".join(_read_pieces(path, fd))
                 may_differ = converts and treatment.may_change(data)
                 if not may_differ and not self._is_other_blob(oid, len(data), [data]):
                     self._record_verdict(file, EXACT)
                     continue
                 candidates.append(_Candidate(file, data, treatment))
-                total += len(data)
-                if total > _PORTION:
+                total_size += len(data)
+                if total_size > _PORTION:
                     self._compare(candidates, fd)
-                    candidates, total = [], 0
+                    candidates, total_size = [], 0
         self._compare(candidates, fd)
-        self._write(0)
+        self._write_pending(0)
 
     def _is_too_large(self, path: bytes, size: int) -> bool:
         limit = self._terms.max_size
         return limit is not None and size > limit and path not in self._terms.always
 
-    def _annexed(
+    def _find_annexed(
         self, files: Sequence[_File], treatments: Mapping[bytes, Treatment]
     ) -> Collection[bytes]:
         files_of_annex = {
@@ -249,7 +252,7 @@ class ConversionSearch:
             return ()
         from gitckpt.git.contents import unfiltered
 
-        return unfiltered.annexed_files(self._index.repository, files_of_annex)
+        return unfiltered.find_annexed(self._index.repository, files_of_annex)
 
     def _is_other_blob(self, oid: str, size: int, pieces: Iterable[bytes]) -> bool:
         # Under other rules, git may have called the file unchanged: it goes by stat data.
@@ -262,42 +265,42 @@ class ConversionSearch:
 
     def _was_secret(self, file: _File) -> bool:
         path, oid, status = file
-        mark, _, verdict = (self._old_verdicts or {}).get(path, b"").rpartition(b" ")
+        state, _, verdict = (self._old_verdicts or {}).get(path, b"").rpartition(b" ")
         # An unchanged file that other rules kept secret is not kept under the present ones either.
-        if mark != verdict_mark(oid, status) or path in self._terms.always:
+        if state != encode_state(oid, status) or path in self._terms.always:
             return False
         return verdict == REQUIRED or (verdict == INEXACT and self._terms.is_secret(path))
 
     def _compare(self, candidates: Sequence[_Candidate], fd: int) -> None:
         for driver in sorted({candidate.treatment.driver for candidate in candidates}):
-            group = [candidate for candidate in candidates if candidate.treatment.driver == driver]
-            blobs = [(oid, path) for path, oid, _ in (candidate.file for candidate in group)]
-            contents = written_by_git(self._index, blobs, is_filtered=bool(driver))
-            for candidate, smudged in zip(group, contents, strict=True):
-                if smudged == candidate.data:
+            chosen = [candidate for candidate in candidates if candidate.treatment.driver == driver]
+            blobs = [(oid, path) for path, oid, _ in (candidate.file for candidate in chosen)]
+            contents = convert_blobs(self._index, blobs, is_filtered=bool(driver))
+            for candidate, output in zip(chosen, contents, strict=True):
+                if output == candidate.data:
                     verdict = EXACT
-                elif self._may_be_stored(candidate, smudged) and self._is_of_blob(candidate, fd):
+                elif self._may_be_stored(candidate, output) and self._matches_blob(candidate, fd):
                     oid = object_id("blob", candidate.data, self._format)
                     self._pending[oid] = candidate.data
                     verdict = oid.encode()
                 else:
                     verdict = INEXACT
                 self._record_verdict(candidate.file, verdict)
-        self._write(_PORTION)
+        self._write_pending(_PORTION)
 
-    def _may_be_stored(self, candidate: _Candidate, smudged: bytes | None) -> bool:
+    def _may_be_stored(self, candidate: _Candidate, written_content: bytes | None) -> bool:
         # Not if a filter failed, or may hide a secret.
         path = candidate.file[0]
         is_secret = candidate.treatment.driver and self._terms.is_secret(path)
-        return path in self._terms.always or (smudged is not None and not is_secret)
+        return path in self._terms.always or (written_content is not None and not is_secret)
 
-    def _is_of_blob(self, candidate: _Candidate, fd: int) -> bool:
+    def _matches_blob(self, candidate: _Candidate, fd: int) -> bool:
         # The file may have changed since its blob was made.
         path, oid, status = candidate.file
         if status.st_ctime_ns < self._index.opened:
-            current = _status(path, fd)
-            is_same = current is not None and current.st_ctime_ns == status.st_ctime_ns
-            return is_same and len(candidate.data) == status.st_size
+            new_status = _read_status(path, fd)
+            is_unchanged = new_status is not None and new_status.st_ctime_ns == status.st_ctime_ns
+            return is_unchanged and len(candidate.data) == status.st_size
         words = ("hash-object", "--stdin", f"--path={os.fsdecode(path)}")
         options = ("-c", "core.safecrlf=false")
         result = self._index.run(*options, *words, data=candidate.data, ok=(0, 1, 128))
@@ -308,9 +311,9 @@ class ConversionSearch:
         self._add_to_result(path, verdict)
         # A file that changed lately may change again under the same time stamp.
         if verdict == REQUIRED or status.st_ctime_ns < time.time_ns() - _GRAIN:
-            self._verdicts[path] = b"%s %s" % (verdict_mark(oid, status), verdict)
+            self._verdicts[path] = b"%s %s" % (encode_state(oid, status), verdict)
 
-    def _write(self, limit: int) -> None:
+    def _write_pending(self, limit: int) -> None:
         if sum(map(len, self._pending.values())) <= limit:
             return
         items = [("blob", data) for data in self._pending.values()]
@@ -321,29 +324,29 @@ class ConversionSearch:
             writer.write_pack(self._index.repository, items)
 
 
-def written_by_git(
+def convert_blobs(
     index: PrivateIndex,
     blobs: Sequence[tuple[str, bytes]],
     *,
     is_filtered: bool,
     options: Sequence[str] = (),
 ) -> list[bytes | None]:
-    """Return the file content that git writes for each blob and path; None on failure."""
+    """Return what a checkout would write for each blob and path; None on failure."""
     if not blobs:
         return []
-    mark = os.urandom(16).hex()  # the sizes that git prints are those of the blobs, unfiltered
+    separator = os.urandom(16).hex()  # the sizes that git prints are those of the blobs, unfiltered
     # git would skip leading blanks.
-    plain = [(oid, path) for oid, path in blobs if not path.startswith((b" ", b"\t"))]
-    data = b"".join(b"%s %s\0" % (oid.encode(), path) for oid, path in plain)
-    words = [*options, "cat-file", "-z", "--filters", f"--batch={mark} %(objectname)"]
+    batched_blobs = [(oid, path) for oid, path in blobs if not path.startswith((b" ", b"\t"))]
+    data = b"".join(b"%s %s\0" % (oid.encode(), path) for oid, path in batched_blobs)
+    words = [*options, "cat-file", "-z", "--filters", f"--batch={separator} %(objectname)"]
     result = index.run(*words, data=data, ok=(0, 128))
-    parts = result.out.split(b"%s " % mark.encode())[1:]
+    parts = result.out.split(b"%s " % separator.encode())[1:]
     # git goes on without a filter that fails: no output is trusted.
     if is_filtered and _FAILED in result.complaint:
         return [None] * len(blobs)
-    is_complete = result.code == 0 and len(parts) == len(plain)
+    is_complete = result.code == 0 and len(parts) == len(batched_blobs)
     contents = [part.partition(b"\n")[2][:-1] for part in parts] if is_complete else []
-    content_by_path = dict(zip((path for _, path in plain), contents, strict=False))
+    content_by_path = dict(zip((path for _, path in batched_blobs), contents, strict=False))
     return [
         content_by_path[path] if path in content_by_path else _write_blob(index, oid, path, options)
         for oid, path in blobs
@@ -356,7 +359,7 @@ def _write_blob(index: PrivateIndex, oid: str, path: bytes, options: Sequence[st
     return result.out if result.code == 0 and _FAILED not in result.complaint else None
 
 
-def _status(path: bytes, fd: int) -> os.stat_result | None:
+def _read_status(path: bytes, fd: int) -> os.stat_result | None:
     try:
         status = os.lstat(path, dir_fd=fd)
     except OSError:
@@ -364,10 +367,10 @@ def _status(path: bytes, fd: int) -> os.stat_result | None:
     return status if stat.S_ISREG(status.st_mode) else None
 
 
-def _pieces(path: bytes, fd: int) -> Iterable[bytes]:
+def _read_pieces(path: bytes, fd: int) -> Iterable[bytes]:
     try:
-        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-        with open(opened, "rb") as file:
+        file_fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+        with open(file_fd, "rb") as file:
             while piece := file.read(1 << 20):
                 yield piece
     except OSError:

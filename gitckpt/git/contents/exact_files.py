@@ -12,7 +12,7 @@ import re
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from gitckpt.git.objects.diff import leaves
+from gitckpt.git.objects.diff import list_leaves
 from gitckpt.git.objects.encoding import object_id, stays_within
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.index import PrivateIndex
@@ -31,7 +31,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _UMASK = re.compile(rb"^Umask:\s*([0-7]+)$", re.MULTILINE)
 
 
-def umask() -> int:
+def read_umask() -> int:
     # `os.umask` tells it only by changing it, for all threads.
     try:
         with open("/proc/self/status", "rb") as file:
@@ -40,26 +40,26 @@ def umask() -> int:
         match = None
     if match is not None:
         return int(match[1], 8)
-    current = os.umask(0o077)
-    os.umask(current)
-    return current
+    current_mask = os.umask(0o077)
+    os.umask(current_mask)
+    return current_mask
 
 
 def narrow_mode(mode: int, mask: int) -> int | None:
-    """Return permissions that are narrower than the umask's default, or else None."""
+    """Return the permissions in `mode` if narrower than the umask's default, or None."""
     if stat.S_ISDIR(mode):
-        usual, owner = 0o777 & ~mask, _OWNER_OF_DIRECTORY
+        default_mode, owner_bits = 0o777 & ~mask, _OWNER_OF_DIRECTORY
     elif stat.S_ISREG(mode):
-        usual, owner = (0o777 if mode & 0o100 else 0o666) & ~mask, _OWNER_OF_FILE
+        default_mode, owner_bits = (0o777 if mode & 0o100 else 0o666) & ~mask, _OWNER_OF_FILE
     else:
         return None
-    narrow = (mode | owner) & usual
-    return narrow if narrow != usual else None
+    narrowed_mode = (mode | owner_bits) & default_mode
+    return narrowed_mode if narrowed_mode != default_mode else None
 
 
-def narrow_files(top: bytes, paths: Collection[bytes]) -> dict[bytes, int]:
+def find_narrow_files(top: bytes, paths: Collection[bytes]) -> dict[bytes, int]:
     modes: dict[bytes, int] = {}
-    mask = umask() if paths else 0
+    mask = read_umask() if paths else 0
     for path in paths:
         with contextlib.suppress(OSError):
             mode = narrow_mode(os.lstat(os.path.join(top, path)).st_mode, mask)
@@ -68,21 +68,21 @@ def narrow_files(top: bytes, paths: Collection[bytes]) -> dict[bytes, int]:
     return modes
 
 
-def narrow_directories(modes: Mapping[bytes, int]) -> dict[bytes, int]:
-    mask = umask() if modes else 0
-    usual = 0o777 & ~mask
-    narrow = {path: narrow_mode(mode, mask) for path, mode in modes.items() if usual & ~mode}
+def find_narrow_directories(modes: Mapping[bytes, int]) -> dict[bytes, int]:
+    mask = read_umask() if modes else 0
+    default_mode = 0o777 & ~mask
+    narrow = {path: narrow_mode(mode, mask) for path, mode in modes.items() if default_mode & ~mode}
     return {path: mode for path, mode in narrow.items() if mode is not None}
 
 
-def empty_directories(
+def find_empty_directories(
     repository: Repository, top: bytes, candidates: Collection[bytes], files: str
 ) -> list[bytes]:
-    """Return the empty directories among `candidates` that the tree `files` lacks."""
+    """Return the candidates that are empty directories and not in the tree `files`."""
     directories = {path for path in candidates if path and _is_empty(os.path.join(top, path))}
     if directories:
-        tracked = leaves(repository, files, with_trees=True)
-        directories.difference_update(path for path, _, _ in tracked)
+        tree_entries = list_leaves(repository, files, with_trees=True)
+        directories.difference_update(path for path, _, _ in tree_entries)
     return sorted(directories)
 
 
@@ -93,45 +93,45 @@ def _is_empty(path: bytes) -> bool:
         return False
 
 
-def is_plain(path: bytes) -> bool:
-    """Return whether a path is in the worktree and not in `.git`, in any spelling."""
+def is_safe_path(path: bytes) -> bool:
+    """Return whether a path is in the worktree and outside `.git` in any letter case."""
     parts = path.split(b"/")
-    spelled = {re.sub(rb"[^!-~]", b"", part).lower().rstrip(b".") for part in parts}
-    return stays_within(path) and not {b".git", b"git~1"} & spelled and b"\0" not in path
+    normalized_parts = {re.sub(rb"[^!-~]", b"", part).lower().rstrip(b".") for part in parts}
+    return stays_within(path) and not {b".git", b"git~1"} & normalized_parts and b"\0" not in path
 
 
-def require_plain(directories: Collection[bytes], modes: Collection[bytes]) -> None:
+def require_safe_paths(directories: Collection[bytes], modes: Collection[bytes]) -> None:
     flaw = "too many directories or modes" if max(len(directories), len(modes)) > MOST else ""
     for path in [*directories, *modes] if not flaw else ():
-        if not is_plain(path):
+        if not is_safe_path(path):
             flaw = f"the path {path!r}"
     if flaw:
         message = f"the snapshot has {flaw}, and cannot be trusted"
         raise WorktreeError(message, hint="check the repository: git fsck")
 
 
-def missing_directories(top: str, directories: Collection[bytes]) -> list[bytes]:
+def find_missing_directories(top: str, directories: Collection[bytes]) -> list[bytes]:
     root = os.fsencode(top)
     return [path for path in directories if not os.path.isdir(os.path.join(root, path))]
 
 
 def wider_modes(top: str, modes: Mapping[bytes, int]) -> dict[bytes, int]:
-    """Return the modes, by path, of files that have more permissions than in `modes`."""
-    wider = {}
+    """Return the current mode of each file that permits more than its mode in `modes`."""
+    wider_by_path = {}
     for path, mode in modes.items():
         with contextlib.suppress(OSError):
-            current = os.lstat(os.path.join(os.fsencode(top), path)).st_mode
-            if not stat.S_ISLNK(current) and current & 0o777 & ~_with_owner_bits(mode, current):
-                wider[path] = current & 0o777
-    return wider
+            mode_now = os.lstat(os.path.join(os.fsencode(top), path)).st_mode
+            if not stat.S_ISLNK(mode_now) and mode_now & 0o777 & ~_with_owner_bits(mode, mode_now):
+                wider_by_path[path] = mode_now & 0o777
+    return wider_by_path
 
 
-def unrestored_paths(
+def find_unrestored_paths(
     top: str, directories: Collection[bytes], modes: Mapping[bytes, int]
 ) -> list[bytes]:
     """Return missing directories (ending in a slash) and paths with a too wide mode."""
-    too_wide = [path for path in sorted(wider_modes(top, modes)) if _is_reachable(top, path)]
-    return [path + b"/" for path in missing_directories(top, directories)] + too_wide
+    too_wide_paths = [path for path in sorted(wider_modes(top, modes)) if _is_reachable(top, path)]
+    return [path + b"/" for path in find_missing_directories(top, directories)] + too_wide_paths
 
 
 def _is_reachable(top: str, path: bytes) -> bool:
@@ -143,7 +143,7 @@ def _is_reachable(top: str, path: bytes) -> bool:
 
 
 def bring_back(top: str, directories: Collection[bytes], modes: Mapping[bytes, int]) -> None:
-    require_plain(directories, modes)
+    require_safe_paths(directories, modes)
     make_directories(top, directories)
     for path, mode in sorted(modes.items(), reverse=True):
         _change_mode(top, path, mode, widens=False)
@@ -161,22 +161,22 @@ def make_directories(top: str, directories: Collection[bytes]) -> None:
             raise WorktreeError(f"{message}: {error.strerror}", hint=hint) from None
 
 
-def widen(top: str, modes: Mapping[bytes, int]) -> None:
+def widen_modes(top: str, modes: Mapping[bytes, int]) -> None:
     """Widen the permissions of files to `modes`, as far as the umask allows."""
-    mask = umask()
+    mask = read_umask()
     for path, mode in modes.items():
-        if is_plain(path):
+        if is_safe_path(path):
             _change_mode(top, path, mode & ~mask, widens=True)
 
 
-def remove_empty(top: str, directories: Collection[bytes]) -> None:
-    for path in sorted(filter(is_plain, directories), reverse=True):
-        *above, name = path.split(b"/")
-        with contextlib.suppress(OSError), open_directory(top, above) as fd:
+def remove_empty_directories(top: str, directories: Collection[bytes]) -> None:
+    for path in sorted(filter(is_safe_path, directories), reverse=True):
+        *parent_parts, name = path.split(b"/")
+        with contextlib.suppress(OSError), open_directory(top, parent_parts) as fd:
             os.rmdir(name, dir_fd=fd)
 
 
-def with_parents(paths: Collection[bytes]) -> set[bytes]:
+def add_parents(paths: Collection[bytes]) -> set[bytes]:
     directories: set[bytes] = set()
     for path in paths:
         parent = path
@@ -199,9 +199,9 @@ def open_directory(top: str, parts: list[bytes], *, make: bool = False) -> Itera
             if make:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(part, dir_fd=fd)
-            inner = os.open(part, _DIRECTORY, dir_fd=fd)
+            inner_fd = os.open(part, _DIRECTORY, dir_fd=fd)
             os.close(fd)
-            fd = inner
+            fd = inner_fd
             with contextlib.suppress(FileNotFoundError):
                 os.lstat(b".git", dir_fd=fd)
                 raise NotADirectoryError(0, "a nested repository is there")
@@ -211,13 +211,13 @@ def open_directory(top: str, parts: list[bytes], *, make: bool = False) -> Itera
 
 
 def _change_mode(top: str, path: bytes, mode: int, *, widens: bool) -> None:
-    *above, name = path.split(b"/")
-    with contextlib.suppress(OSError), open_directory(top, above) as parent:
+    *parent_parts, name = path.split(b"/")
+    with contextlib.suppress(OSError), open_directory(top, parent_parts) as parent:
         fd = os.open(name, _FILE, dir_fd=parent)
         try:
             old = os.fstat(fd).st_mode
-            usual = 0o777 if old & 0o100 else 0o666
-            new = 0o777 & (old | (mode & usual) if widens else old & _with_owner_bits(mode, old))
+            max_mode = 0o777 if old & 0o100 else 0o666
+            new = 0o777 & (old | (mode & max_mode) if widens else old & _with_owner_bits(mode, old))
             if new != old & 0o777 and (stat.S_ISREG(old) or stat.S_ISDIR(old)):
                 os.fchmod(fd, new)
         finally:
@@ -228,41 +228,41 @@ def _change_mode(top: str, path: bytes, mode: int, *, widens: bool) -> None:
 
 
 def restore_raw(repository: Repository, raw: Mapping[bytes, str]) -> None:
-    """Write blobs to existing files without conversion, unless the bytes are the same."""
-    differing = sorted(differing_paths(repository, raw))
-    for start in range(0, len(differing), _BATCH):
-        paths = differing[start : start + _BATCH]
+    """Replace each file whose bytes differ from its blob in `raw`; convert nothing."""
+    all_differing_paths = sorted(find_differing_paths(repository, raw))
+    for start in range(0, len(all_differing_paths), _BATCH):
+        paths = all_differing_paths[start : start + _BATCH]
         blobs = repository.cat_file.contents([raw[path] for path in paths])
         for path, blob in zip(paths, blobs, strict=True):
             if blob is None or blob[1] != "blob":
                 message = f"{raw[path]}, the content of {os.fsdecode(path)}, is missing"
                 raise WorktreeError(message, hint="find the cause: git ckpt verify")
-            replace(repository, path, blob[2])
+            replace_file(repository, path, blob[2])
 
 
-def refresh(index: PrivateIndex, paths: Collection[bytes]) -> None:
-    """Update the stat data of index entries whose files gitckpt wrote."""
+def refresh_entries(index: PrivateIndex, paths: Collection[bytes]) -> None:
+    """Update the stat data in the index for `paths`, which gitckpt has just written."""
     if not paths:
         return
     # The oid of entries added with --intent-to-add.
-    empty = object_id("blob", b"", index.repository.object_format)
+    empty_oid = object_id("blob", b"", index.repository.object_format)
     index.put(
         b"%s %s 0\t%s" % (mode, oid.encode("ascii"), path)
         for path, mode, oid, stage, tag in index.entries()
-        if path in paths and (tag, stage) == (b"H", 0) and oid != empty
+        if path in paths and (tag, stage) == (b"H", 0) and oid != empty_oid
     )
     index.refresh()
 
 
-def differing_paths(repository: Repository, raw: Mapping[bytes, str]) -> list[bytes]:
+def find_differing_paths(repository: Repository, raw: Mapping[bytes, str]) -> list[bytes]:
     object_format = repository.object_format
     contents = zip(raw, read_files(repository, raw), strict=True)
-    existing = ((path, data) for path, data in contents if data is not None)
-    return [path for path, data in existing if object_id("blob", data, object_format) != raw[path]]
+    files = ((path, data) for path, data in contents if data is not None)
+    return [path for path, data in files if object_id("blob", data, object_format) != raw[path]]
 
 
 def read_files(repository: Repository, paths: Iterable[bytes]) -> Iterator[bytes | None]:
-    """Yield the content of files, without following links; None if one is unreadable."""
+    """Yield each file's content; None if it is unreadable or reached through a link."""
     for path in paths:
         data = None
         with contextlib.suppress(OSError), open_parent(repository, path) as (fd, name):
@@ -273,7 +273,7 @@ def read_files(repository: Repository, paths: Iterable[bytes]) -> Iterator[bytes
         yield data
 
 
-def replace(repository: Repository, path: bytes, data: bytes) -> bool:
+def replace_file(repository: Repository, path: bytes, data: bytes) -> bool:
     """Replace a regular file, keeping its mode; return False if it does not exist."""
     try:
         with open_parent(repository, path) as (fd, name):
@@ -295,8 +295,8 @@ def replace(repository: Repository, path: bytes, data: bytes) -> bool:
 
 @contextlib.contextmanager
 def open_parent(repository: Repository, path: bytes) -> Iterator[tuple[int, bytes]]:
-    *above, name = path.split(b"/")
+    *parent_parts, name = path.split(b"/")
     if not stays_within(path):
         raise FileNotFoundError(path)
-    with open_directory(repository.worktree or ".", above) as fd:
+    with open_directory(repository.worktree or ".", parent_parts) as fd:
         yield fd, name

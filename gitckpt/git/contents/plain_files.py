@@ -10,9 +10,9 @@ import os
 import re
 import stat
 
-from gitckpt.git.contents.exact_files import with_parents
+from gitckpt.git.contents.exact_files import add_parents
 from gitckpt.git.files import regular
-from gitckpt.git.fsync import object_path
+from gitckpt.git.fsync import loose_path
 from gitckpt.git.objects import encoding
 from gitckpt.git.objects.diff import decode_raw
 
@@ -34,8 +34,8 @@ _LARGEST_TOGETHER = 16 << 20
 _REFUSABLE = re.compile(rb"[^ -~]|(^|/)\.git|[~:\\]", re.IGNORECASE)
 
 
-class _NotPlain(Exception):
-    """A file or tree that only git can write."""
+class _NeedsGit(Exception):
+    """Only git can store this file or tree."""
 
 
 class TreeWriter:
@@ -49,7 +49,6 @@ class TreeWriter:
 
     @property
     def oids(self) -> Collection[str]:
-        """Oids of the objects that `tree` wrote; some objects may have existed before."""
         return frozenset(self._items)
 
     def tree(
@@ -61,15 +60,15 @@ class TreeWriter:
     ) -> str | None:
         """Write a copy of the tree `base` with changed files, and return its oid.
 
-        `removed` has deleted files, `paths` changed files, `new` files without an index entry.
-        Returns None if only git can write the tree.
+        `removed` are deleted files, `paths` changed files. The files `new`, a part of `paths`, have
+        no index entry yet. Returns None if only git can write the tree.
         """
         if any(_REFUSABLE.search(path) for path in new) or any(b"\n" in path for path in paths):
             return None
         try:
             entries = self._read(paths)
-            root = self._edited(base, {**dict.fromkeys(removed), **entries})
-        except (_NotPlain, encoding.MalformedTree, OSError):
+            root = self._edit_tree(base, {**dict.fromkeys(removed), **entries})
+        except (_NeedsGit, encoding.MalformedTree, OSError):
             return None
         if self._has_damaged_blob():
             return None
@@ -79,21 +78,21 @@ class TreeWriter:
     def _has_damaged_blob(self) -> bool:
         # A damaged blob is for git and `repair`, which report it. Trees are not checked: git reads
         # the new copy instead of a damaged one in a pack.
-        packed = []
+        packed_oids = []
         for oid, (kind, _) in self._items.items():
             if kind != "blob":
                 continue
             try:
-                if not os.stat(object_path(self._repository.common_dir, oid)).st_size:
+                if not os.stat(loose_path(self._repository.common_dir, oid)).st_size:
                     return True
             except FileNotFoundError:
-                packed.append(oid)
-        existing = self._repository.cat_file.existing(packed)
-        return any(item is None for item in self._objects.read(existing, None))
+                packed_oids.append(oid)
+        existing_oids = self._repository.cat_file.list_existing(packed_oids)
+        return any(item is None for item in self._objects.read(existing_oids, None))
 
     def _read(self, paths: Iterable[bytes]) -> Listed:
         entries = {}
-        budget = _LARGEST_TOGETHER
+        remaining_size = _LARGEST_TOGETHER
         directories = {b""}
         for path in paths:
             self._require_no_link(os.path.dirname(path), directories)
@@ -103,68 +102,68 @@ class TreeWriter:
                 mode, data = encoding.LINK, os.readlink(full_path)
             else:
                 mode = encoding.EXECUTABLE if status.st_mode & stat.S_IXUSR else encoding.FILE
-                data = regular.content(full_path, min(budget, _LARGEST), follow=False)
+                data = regular.content(full_path, min(remaining_size, _LARGEST), follow=False)
                 self.contents[path] = data
-            budget -= len(data)
-            entries[path] = (mode, self._put("blob", data))
+            remaining_size -= len(data)
+            entries[path] = (mode, self._add_object("blob", data))
         return entries
 
     def _require_no_link(self, directory: bytes, plain_directories: set[bytes]) -> None:
         # What lies behind a link is not in this worktree.
         while directory not in plain_directories:
             if not stat.S_ISDIR(os.lstat(os.path.join(self._top, directory)).st_mode):
-                raise _NotPlain(directory)
+                raise _NeedsGit(directory)
             plain_directories.add(directory)
             directory = os.path.dirname(directory)
 
-    def _edited(self, base: str, changes: Edits) -> str:
+    def _edit_tree(self, base: str, changes: Edits) -> str:
         names: dict[bytes, set[bytes]] = {b"": set()}
-        for path in with_parents(changes.keys()):
+        for path in add_parents(changes.keys()):
             directory, _, name = path.rpartition(b"/")
             names.setdefault(directory, set()).add(name)
         trees: dict[bytes, Listed] = {}
-        level = {b"": base}
-        while level:
-            items = self._objects.read(list(level.values()), _LARGEST)
-            for (directory, oid), item in zip(level.items(), items, strict=True):
+        level_trees = {b"": base}
+        while level_trees:
+            items = self._objects.read(list(level_trees.values()), _LARGEST)
+            for (directory, oid), item in zip(level_trees.items(), items, strict=True):
                 if item is None or item[0] != "tree":
-                    raise _NotPlain(oid)
+                    raise _NeedsGit(oid)
                 trees[directory] = decode_raw(item[1], self._format)
             # Each level of directories is read with one call.
-            level = {
+            level_trees = {
                 path: trees[directory][name][1].hex()
-                for directory in level
+                for directory in level_trees
                 for name in names[directory]
-                if (path := _joined(directory, name)) in names
+                if (path := _join_path(directory, name)) in names
                 and trees[directory].get(name, (b"",))[0] == encoding.DIRECTORY
             }
 
         def build(directory: bytes) -> bytes | None:
             entries = dict(trees.get(directory, {}))
             for name in names[directory]:
-                path = _joined(directory, name)
+                path = _join_path(directory, name)
                 if entries.get(name, (b"",))[0] == encoding.GITLINK:
-                    raise _NotPlain(path)
-                below = build(path) if path in names else None
+                    raise _NeedsGit(path)
+                subtree_oid = build(path) if path in names else None
                 entry = changes.get(path)
                 # A file and a directory: the worktree is changing.
-                if below is not None and entry is not None:
-                    raise _NotPlain(path)
-                if below is not None:
-                    entry = (encoding.DIRECTORY, below)
+                if subtree_oid is not None and entry is not None:
+                    raise _NeedsGit(path)
+                if subtree_oid is not None:
+                    entry = (encoding.DIRECTORY, subtree_oid)
                 if entry is not None:
                     entries[name] = entry
                 elif path in names or path in changes:
                     entries.pop(name, None)
-            return self._put("tree", encoding.encode_raw(entries)) if entries else None
+            return self._add_object("tree", encoding.encode_raw(entries)) if entries else None
 
-        return (build(b"") or self._put("tree", b"")).hex()
+        return (build(b"") or self._add_object("tree", b"")).hex()
 
-    def _put(self, kind: str, data: bytes) -> bytes:
+    def _add_object(self, kind: str, data: bytes) -> bytes:
         oid = encoding.object_id(kind, data, self._format)
         self._items[oid] = (kind, data)
         return bytes.fromhex(oid)
 
 
-def _joined(directory: bytes, name: bytes) -> bytes:
+def _join_path(directory: bytes, name: bytes) -> bytes:
     return directory + b"/" + name if directory else name

@@ -6,8 +6,8 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from gitckpt.git.command import nul_ended, setting_options
-from gitckpt.git.contents.attributes import filter_names
+from gitckpt.git.command import encode_paths, setting_options
+from gitckpt.git.contents.attributes import find_filters
 from gitckpt.git.process import Completed, GitError
 from gitckpt.git.worktree import administration
 from gitckpt.git.worktree.index import PrivateIndex
@@ -60,25 +60,25 @@ class Refused:
 
 
 @dataclass(slots=True)
-class Read:
+class ReadResult:
     converted: list[bytes] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
 
 
 def add_files(
     index: PrivateIndex, paths: list[bytes], settings: Sequence[str], env: Mapping[str, str] | None
-) -> Read:
-    """Add files to an index, and remove the entries of missing files."""
-    result, parts = Read(), [paths]
+) -> ReadResult:
+    """Add files to an index, remove missing ones; return the files that git refuses."""
+    result, parts = ReadResult(), [paths]
     disabled: set[str] = set()
     is_refreshed = False
     while parts:
         part = parts.pop()
         # With core.safecrlf=true, git would refuse files whose line ends change.
-        off = setting_options(*(f"filter.{name}.process=" for name in sorted(disabled)))
-        words = (*settings, *off, "-c", "core.safecrlf=warn", *_READ)
+        filter_options = setting_options(*(f"filter.{name}.process=" for name in sorted(disabled)))
+        words = (*settings, *filter_options, "-c", "core.safecrlf=warn", *_READ)
         try:
-            complaint = index.run(*words, data=nul_ended(part), env=env).complaint
+            complaint = index.run(*words, data=encode_paths(part), env=env).complaint
         except GitError as error:
             if administration.has_file_changed(error):
                 index.unlock()
@@ -88,21 +88,21 @@ def add_files(
                 size = -(-len(part) // _PARTS)
                 parts += [part[start : start + size] for start in range(0, len(part), size)]
                 continue
-            refused = refused_path(error, part)
-            may_retry = refused is None and administration.has_hung_up(error)
-            broken = _broken_process_filters(index, part) - disabled if may_retry else set()
-            may_refresh = refused is None and not is_refreshed
-            if broken:
-                disabled |= broken
-            elif may_refresh and administration.failing_filters(index.repository, error):
-                index.refresh_young()  # git has run the filter on another file
+            bad_path = find_refused_path(error, part)
+            may_retry = bad_path is None and administration.has_hung_up(error)
+            broken_filters = _find_broken_filters(index, part) - disabled if may_retry else set()
+            may_refresh = bad_path is None and not is_refreshed
+            if broken_filters:
+                disabled |= broken_filters
+            elif may_refresh and administration.find_failing_filters(index.repository, error):
+                index.refresh_racy()  # git has run the filter on another file
                 is_refreshed = True
             # A full disk is no reason to leave a file out.
-            elif refused is None or is_unstorable(error):
+            elif bad_path is None or is_unstorable(error):
                 raise
             else:
-                result.refused.append(Refused(refused, cause(error), _failed_filter(error.stderr)))
-            parts.append([path for path in part if path != refused])
+                result.refused.append(Refused(bad_path, cause(error), _parse_filter(error.stderr)))
+            parts.append([path for path in part if path != bad_path])
             continue
         # git warns about changed line ends (`core.safecrlf`), and ignores files with unsafe names.
         result.converted += _match_paths(_CONVERTED, complaint, part)
@@ -113,33 +113,33 @@ def add_files(
     return result
 
 
-def _failed_filter(complaint: str) -> str:
+def _parse_filter(complaint: str) -> str:
     for line in complaint.splitlines():
         if line.startswith("fatal: ") and line.endswith("' failed") and _FILTERED in line:
             return line.rpartition(_FILTERED)[2].removesuffix("' failed")
     return ""
 
 
-def _broken_process_filters(index: PrivateIndex, paths: Sequence[bytes]) -> set[str]:
-    examples = {name: path for path, name in filter_names(index, paths).items()}
-    names = examples.keys() & administration.process_filters(index.repository)
-    complaints = {name: _clean(index, examples[name], b"\n").complaint for name in names}
+def _find_broken_filters(index: PrivateIndex, paths: Sequence[bytes]) -> set[str]:
+    examples = {name: path for path, name in find_filters(index, paths).items()}
+    names = examples.keys() & administration.list_process_filters(index.repository)
+    complaints = {name: _run_clean_filter(index, examples[name], b"\n").complaint for name in names}
     return {name for name in names if any(text in complaints[name] for text in _NOT_STARTED)}
 
 
-def _clean(index: PrivateIndex, path: bytes, data: bytes) -> Completed:
+def _run_clean_filter(index: PrivateIndex, path: bytes, data: bytes) -> Completed:
     words = ("hash-object", "--stdin", f"--path={os.fsdecode(path)}")
     return index.run(*words, data=data, ok=(0, 1, 128))
 
 
-def filter_works(index: PrivateIndex, path: bytes, oid: str) -> bool:
+def does_filter_work(index: PrivateIndex, path: bytes, oid: str) -> bool:
     """Return whether a path's clean filter accepts a blob; False for an empty blob."""
     (blob,) = index.repository.cat_file.contents([oid])
-    return blob is not None and bool(blob[2]) and _clean(index, path, blob[2]).code == 0
+    return blob is not None and bool(blob[2]) and _run_clean_filter(index, path, blob[2]).code == 0
 
 
-def refused_path(error: GitError, paths: Iterable[bytes]) -> bytes | None:
-    """Return the path of the file at which git failed; None for other failures."""
+def find_refused_path(error: GitError, paths: Iterable[bytes]) -> bytes | None:
+    """Return which of `paths` git's error message names; None if it names no path."""
     names = {*_REFUSED.findall(error.stderr), *_MISENCODED.findall(error.stderr)}
     names |= {name.partition(_FILTERED)[0] for name in names if name.endswith("' failed")}
     return next((path for path in paths if path.decode("utf-8", "replace") in names), None)

@@ -1,4 +1,4 @@
-"""Record files left with the bytes of their blobs because a filter failed.
+"""Record files that a failed smudge filter left with the bytes of their blobs.
 
 Without this record, which is in the git directory of the worktree, such a file would look like one
 that the user changed. An entry is valid only while the file has the bytes of the blob.
@@ -17,16 +17,16 @@ import stat
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from gitckpt.git import config
-from gitckpt.git.command import nul_ended
+from gitckpt.git.command import encode_paths
 from gitckpt.git.contents import exact_files
-from gitckpt.git.contents.attributes import ANNEX, filter_names
+from gitckpt.git.contents.attributes import ANNEX, find_filters
 from gitckpt.git.files import private_dirs, regular
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree.administration import failing_filters, filters_off, has_hung_up
+from gitckpt.git.worktree.administration import disable_filters, find_failing_filters, has_hung_up
 from gitckpt.git.worktree.index import PrivateIndex
-from gitckpt.model.arguments import first_of
+from gitckpt.model.arguments import join_first
 from gitckpt.model.errors import WorktreeError
 
 FILE = "ckpt-unfiltered"
@@ -47,30 +47,30 @@ _LARGEST = 512 << 20  # bytes: git, too, holds in memory what it gives to a filt
 _PAST = 10_000_000_000
 
 
-def failing_smudge_filters(repository: Repository, error: GitError) -> set[str]:
+def find_failing_smudge_filters(repository: Repository, error: GitError) -> set[str]:
     # git also reads other files if they are as young as the index.
     match = _FAILED.search(error.stderr)
-    return {match[2]} if match else failing_filters(repository, error)
+    return {match[2]} if match else find_failing_filters(repository, error)
 
 
 def select_filtered(
     repository: Repository, oids: Mapping[bytes, str], names: Collection[str]
 ) -> FilesByPath:
-    """Return the files to which one of the filters `names` applies; `oids` is by path."""
-    drivers = filter_names(repository.git, oids) if oids and names else {}
+    """Return the files in `oids` (oid by path) to which a filter in `names` applies."""
+    drivers = find_filters(repository.git, oids) if oids and names else {}
     return {path: (oid, drivers[path]) for path, oid in oids.items() if drivers.get(path) in names}
 
 
 def load_record(repository: Repository) -> FilesByPath:
-    """Return the recorded files that still have the bytes of their blobs."""
+    """Read the record; omit files that no longer have the bytes of their blobs."""
     return select_unfiltered(repository, _read_record(repository))
 
 
 def select_unfiltered(
     repository: Repository, files: FilesByPath, top: bytes | None = None
 ) -> FilesByPath:
-    """Return the non-empty files below `top` that have the bytes of their blobs."""
-    top = _top(repository) if top is None else top
+    """Return which of `files`, below `top`, are non-empty and equal to their blobs."""
+    top = _top_dir(repository) if top is None else top
     return {
         path: (oid, driver)
         for path, (oid, driver) in files.items()
@@ -94,27 +94,27 @@ def save_record(repository: Repository, files: FilesByPath) -> None:
     regular.write_private(path, json.dumps(records).encode(), flushed=True)
 
 
-def forget(repository: Repository, paths: Collection[bytes]) -> None:
-    recorded = _read_record(repository)
-    remaining = _omit(recorded, paths)
-    if len(remaining) < len(recorded):
-        save_record(repository, remaining)
+def forget_files(repository: Repository, paths: Collection[bytes]) -> None:
+    recorded_files = _read_record(repository)
+    remaining_files = _omit(recorded_files, paths)
+    if len(remaining_files) < len(recorded_files):
+        save_record(repository, remaining_files)
 
 
 def add_unfiltered(index: PrivateIndex, files: FilesByPath) -> None:
     if files:
-        options = filters_off({driver for _, driver in files.values()})
+        options = disable_filters({driver for _, driver in files.values()})
         words = ("update-index", "--add", "--replace", "-z", "--stdin")
-        index.git(*options, *words, data=nul_ended(files))
+        index.git(*options, *words, data=encode_paths(files))
 
 
-def complete(repository: Repository, files: FilesByPath) -> FilesByPath:
+def complete_files(repository: Repository, files: FilesByPath) -> FilesByPath:
     """Write files again through their filters; return the files that fail again."""
     if not files:
         return {}
-    top = _top(repository)
-    scratch = os.fsencode(repository.scratch("unfiltered"))
-    still_failing: FilesByPath = {}
+    top = _top_dir(repository)
+    scratch_dir = os.fsencode(repository.scratch("unfiltered"))
+    failing_files: FilesByPath = {}
     try:
         with PrivateIndex(repository) as index:
             index.git("read-tree", "--empty")
@@ -124,17 +124,17 @@ def complete(repository: Repository, files: FilesByPath) -> FilesByPath:
                 for path, (oid, _) in files.items()
             )
             for driver in sorted({driver for _, driver in files.values()}):
-                group = {path: files[path] for path in sorted(files) if files[path][1] == driver}
-                failed, is_doubtful = _write_to_scratch(index, scratch, list(group))
-                still_failing |= {path: group[path] for path in failed}
-                if is_doubtful:
-                    still_failing |= select_unfiltered(repository, group, scratch)
-        for path in select_unfiltered(repository, _omit(files, still_failing)):
-            move(os.path.join(scratch, path), os.path.join(top, path))
+                batch = {path: files[path] for path in sorted(files) if files[path][1] == driver}
+                failed_paths, has_errors = _write_to_scratch(index, scratch_dir, list(batch))
+                failing_files |= {path: batch[path] for path in failed_paths}
+                if has_errors:
+                    failing_files |= select_unfiltered(repository, batch, scratch_dir)
+        for path in select_unfiltered(repository, _omit(files, failing_files)):
+            move_file(os.path.join(scratch_dir, path), os.path.join(top, path))
     finally:
-        private_dirs.discard(os.fsdecode(scratch))
-    save_record(repository, _omit(load_record(repository), files) | still_failing)
-    return still_failing
+        private_dirs.discard(os.fsdecode(scratch_dir))
+    save_record(repository, _omit(load_record(repository), files) | failing_files)
+    return failing_files
 
 
 def complete_recorded(repository: Repository) -> list[bytes]:
@@ -143,7 +143,7 @@ def complete_recorded(repository: Repository) -> list[bytes]:
 
 
 def complete_and_stage(repository: Repository, files: FilesByPath) -> list[bytes]:
-    still_failing = complete(repository, files)
+    still_failing = complete_files(repository, files)
     if len(still_failing) < len(files):
         with PrivateIndex(repository) as index:
             update_index(index, _omit(files, still_failing), {})
@@ -155,30 +155,30 @@ def _write_to_scratch(
     index: PrivateIndex, directory: bytes, paths: list[bytes]
 ) -> tuple[set[bytes], bool]:
     # Returns the failed files, and whether git printed errors.
-    failed: set[bytes] = set()
-    in_a_row = 0
+    failed_paths: set[bytes] = set()
+    consecutive_failures = 0
     prefix = f"--prefix={os.fsdecode(directory)}/"
     while paths:
         words = (*_LENIENT, "checkout-index", "--force", prefix, "-z", "--stdin")
         try:
-            return failed, bool(index.run(*words, data=nul_ended(paths)).complaint)
+            return failed_paths, bool(index.run(*words, data=encode_paths(paths)).complaint)
         except GitError as error:
             if has_hung_up(error):
-                return failed.union(paths), False
+                return failed_paths.union(paths), False
             match = _FAILED.search(error.stderr)
             names = [path.decode("utf-8", "replace") for path in paths]
             if match is None or match[1] not in names:
                 raise
             position = names.index(match[1])
-        failed.add(paths[position])
-        in_a_row = 1 if position else in_a_row + 1
+        failed_paths.add(paths[position])
+        consecutive_failures = 1 if position else consecutive_failures + 1
         paths = paths[position + 1 :]
-        if in_a_row == _ENOUGH:
-            return failed.union(paths), False
-    return failed, False
+        if consecutive_failures == _ENOUGH:
+            return failed_paths.union(paths), False
+    return failed_paths, False
 
 
-def move(source: bytes, target: bytes) -> None:
+def move_file(source: bytes, target: bytes) -> None:
     try:
         os.replace(source, target)
     except OSError:  # another file system
@@ -191,18 +191,19 @@ def write(
     attempt: Callable[[list[str]], object],
     reset: Callable[[], object] = lambda: None,
 ) -> tuple[FilesByPath, FilesByPath]:
-    """Let git write files, with the bytes of the blob where a required filter fails.
+    """Let git write files; where a required filter fails, write the bytes of the blob.
 
-    `find_oids` returns the files; `attempt` writes them with the given git options, and `reset`
-    prepares another attempt. Returns the files that a filter failed on, and those failing again.
+    `attempt` lets git write, with the given git options. After a failure, `reset` prepares another
+    attempt. `find_oids` returns the blob of each file. Returns the files for which a filter failed,
+    and those for which it failed a second time.
     """
     names: set[str] = set()
     while True:
         try:
-            attempt(filters_off(names))
+            attempt(disable_filters(names))
             break
         except GitError as error:
-            new_names = failing_smudge_filters(repository, error) - names
+            new_names = find_failing_smudge_filters(repository, error) - names
             if not new_names:
                 raise
             names |= new_names
@@ -214,26 +215,26 @@ def write(
         return {}, {}
     unfiltered = select_unfiltered(repository, select_filtered(repository, find_oids(), names))
     save_record(repository, load_record(repository) | unfiltered)
-    still_failing = complete(repository, unfiltered)
+    still_failing = complete_files(repository, unfiltered)
     for path in still_failing:
-        full_path = os.path.join(_top(repository), path)
+        full_path = os.path.join(_top_dir(repository), path)
         status = os.lstat(full_path)
         os.utime(full_path, ns=(status.st_atime_ns, status.st_mtime_ns - _PAST))
     return unfiltered, still_failing
 
 
 def update_index(index: PrivateIndex, unfiltered: FilesByPath, still_failing: FilesByPath) -> None:
-    """Update the index for files that `write` returned, unless their blobs changed."""
+    """Stage the files that `write` returned, except where an entry has another blob."""
     index_oids = {path: oid for path, _, oid, stage, _ in index.entries() if stage == 0}
     files = {path: entry for path, entry in unfiltered.items() if index_oids.get(path) == entry[0]}
-    completed = _omit(files, still_failing)
-    if completed:  # a refresh would trust the recorded sizes
-        index.git("update-index", "-z", "--stdin", data=nul_ended(completed))
-    add_unfiltered(index, _omit(files, completed))
+    completed_files = _omit(files, still_failing)
+    if completed_files:  # a refresh would trust the recorded sizes
+        index.git("update-index", "-z", "--stdin", data=encode_paths(completed_files))
+    add_unfiltered(index, _omit(files, completed_files))
 
 
 def failure(paths: Collection[bytes], command: str) -> WorktreeError:
-    names = first_of([path.decode("utf-8", "replace") for path in paths])
+    names = join_first([path.decode("utf-8", "replace") for path in paths])
     subject = f"{len(paths)} files are in the worktree only as git stores them"
     subject = subject if len(paths) > 1 else "1 file is in the worktree only as git stores it"
     message = f"{subject}, because a filter fails: {names}"
@@ -252,7 +253,7 @@ def _read_record(repository: Repository) -> FilesByPath:
 
 
 def _has_content(path: bytes, oid: str, object_format: str) -> bool:
-    if not 0 < _size(path) <= _LARGEST:
+    if not 0 < _file_size(path) <= _LARGEST:
         return False
     try:
         with open(path, "rb") as file:
@@ -261,7 +262,7 @@ def _has_content(path: bytes, oid: str, object_format: str) -> bool:
         return False
 
 
-def _top(repository: Repository) -> bytes:
+def _top_dir(repository: Repository) -> bytes:
     return os.fsencode(repository.worktree or "")
 
 
@@ -276,65 +277,65 @@ def uses_annex(repository: Repository) -> bool:
     return bool(config.read(repository, rf"^filter\.{ANNEX}\."))
 
 
-def annexed_files(repository: Repository, files: Mapping[bytes, tuple[str, int]]) -> set[bytes]:
-    """Return the paths of files that have the size of their git-annex content."""
+def find_annexed(repository: Repository, files: Mapping[bytes, tuple[str, int]]) -> set[bytes]:
+    """Return the paths of files whose size is that of their git-annex content."""
     blobs = repository.cat_file.contents([oid for oid, _ in files.values()], _LARGEST_POINTER)
     pointers = (blob[2] if blob is not None and blob[1] == "blob" else None for blob in blobs)
-    sources = _annex_contents(repository, files, pointers)
-    return {path for path, source in sources.items() if _size(source) == files[path][1]}
+    sources = _find_annex_contents(repository, files, pointers)
+    return {path for path, source in sources.items() if _file_size(source) == files[path][1]}
 
 
 def populate_annexed(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
     """Replace git-annex pointers by the contents that are in `.git/annex/objects`."""
     repository = index.repository
-    top = _top(repository)
-    small = [path for path in blobs if 0 < _size(os.path.join(top, path)) <= _LARGEST_POINTER]
-    sources = _annex_contents(repository, small, exact_files.read_files(repository, small))
+    top = _top_dir(repository)
+    small = [path for path in blobs if 0 < _file_size(os.path.join(top, path)) <= _LARGEST_POINTER]
+    sources = _find_annex_contents(repository, small, exact_files.read_files(repository, small))
     pointers = select_unfiltered(repository, {path: (blobs[path], ANNEX) for path in sources})
-    scratch = repository.scratch("unfiltered")
+    scratch_path = repository.scratch("unfiltered")
     try:
         for path in pointers:
             full_path = os.path.join(top, path)
-            shutil.copyfile(sources[path], scratch)
-            os.chmod(scratch, stat.S_IMODE(os.lstat(full_path).st_mode))
-            move(os.fsencode(scratch), full_path)
+            shutil.copyfile(sources[path], scratch_path)
+            os.chmod(scratch_path, stat.S_IMODE(os.lstat(full_path).st_mode))
+            move_file(os.fsencode(scratch_path), full_path)
     except OSError as error:
         raise WorktreeError(f"cannot write a file of git-annex: {error}") from None
     finally:
-        private_dirs.discard(scratch)
-    exact_files.refresh(index, pointers.keys())
+        private_dirs.discard(scratch_path)
+    exact_files.refresh_entries(index, pointers.keys())
 
 
-def _annex_contents(
+def _find_annex_contents(
     repository: Repository, paths: Iterable[bytes], pointers: Iterable[bytes | None]
 ) -> dict[bytes, bytes]:
     sources = {}
     for path, pointer in zip(paths, pointers, strict=True):
         match = _POINTER.match(pointer or b"")
-        source = _annex_content(repository, match[1]) if match else None
+        source = _find_annex_content(repository, match[1]) if match else None
         if source is not None:
             sources[path] = source
     return sources
 
 
-def _annex_content(repository: Repository, key: bytes) -> bytes | None:
+def _find_annex_content(repository: Repository, key: bytes) -> bytes | None:
     # https://git-annex.branchable.com/internals/hashing/: two letters, or three digits in bare
     # repositories.
     # Computed without git-annex, which writes into the worktree before it answers.
     digest = hashlib.md5(key, usedforsecurity=False).digest()
-    number = int.from_bytes(digest[:4], "little")
-    mixed = [_LETTERS[number >> (6 * index) & 31] for index in range(4)]
+    digest_number = int.from_bytes(digest[:4], "little")
+    mixed = [_LETTERS[digest_number >> (6 * index) & 31] for index in range(4)]
     name = key.replace(b"&", b"&a").replace(b"%", b"&s").replace(b":", b"&c")
     top = os.path.join(os.fsencode(repository.common_dir), b"annex", b"objects")
-    lower = digest.hex()
-    for first, second in ((mixed[1] + mixed[0], mixed[3] + mixed[2]), (lower[:3], lower[3:6])):
-        path = os.path.join(top, first.encode(), second.encode(), name, name)
-        if _size(path) >= 0:
+    md5_hex = digest.hex()
+    for outer, inner in ((mixed[1] + mixed[0], mixed[3] + mixed[2]), (md5_hex[:3], md5_hex[3:6])):
+        path = os.path.join(top, outer.encode(), inner.encode(), name, name)
+        if _file_size(path) >= 0:
             return path
     return None
 
 
-def _size(path: bytes) -> int:
+def _file_size(path: bytes) -> int:
     # -1 if missing or not regular.
     try:
         status = os.lstat(path)

@@ -9,19 +9,19 @@ from gitckpt.model.arguments import shell_word
 _MOUNTINFO = "/proc/self/mountinfo"
 
 
-def below(*directories: str) -> list[str]:
+def list_below(*directories: str) -> list[str]:
     """Return the mount points at or below directories, the latest mount first."""
     mount_points: list[str] = []
-    listed = _list_mount_points()
+    all_mount_points = _list_mount_points()
     for directory in directories:
         top = os.path.realpath(directory)
-        mount_points += [path for path in listed if f"{path}/".startswith(f"{top}/")]
+        mount_points += [path for path in all_mount_points if f"{path}/".startswith(f"{top}/")]
     return mount_points
 
 
 def describe(*directories: str) -> str | None:
-    """Say how to unmount what is mounted at or below directories; None for no mount."""
-    mount_points = below(*directories)
+    """Return a hint to unmount the mounts at or below directories; None for no mount."""
+    mount_points = list_below(*directories)
     if not mount_points:
         return None
     suffix = f", as are {len(mount_points) - 1} more below it" if len(mount_points) > 1 else ""
@@ -30,11 +30,11 @@ def describe(*directories: str) -> str | None:
 
 def removal_command(path: str) -> str:
     # Unmount first: git would delete what is mounted in the worktree.
-    unmount = [f"umount {shell_word(mount_point)} && " for mount_point in below(path)]
-    return f"{''.join(unmount)}git worktree remove --force --force {shell_word(path)}"
+    unmount_commands = [f"umount {shell_word(mount_point)} && " for mount_point in list_below(path)]
+    return f"{''.join(unmount_commands)}git worktree remove --force --force {shell_word(path)}"
 
 
-def mount_of(fd: int) -> str:
+def read_mount_id(fd: int) -> str:
     """Return the mount id of an open directory, or the device id without /proc."""
     try:
         with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:
@@ -56,7 +56,7 @@ def _list_mount_points() -> list[str]:
     paths = []
     for words in reversed(lines):
         # Octal escapes for space, tab, newline and backslash: `\040`, `\011`, `\012`, `\134`.
-        first, *parts = words[4].split(b"\\")
-        path = first + b"".join(bytes([int(part[:3], 8)]) + part[3:] for part in parts)
+        first_part, *parts = words[4].split(b"\\")
+        path = first_part + b"".join(bytes([int(part[:3], 8)]) + part[3:] for part in parts)
         paths.append(os.fsdecode(path))
     return paths

@@ -40,23 +40,23 @@ class OpenDir:
     def __enter__(self) -> str:
         fd = os.open(self._top, _DIRECTORY & ~os.O_NOFOLLOW)
         try:
-            above = os.fstat(fd)
+            parent_status = os.fstat(fd)
             for depth, name in enumerate(self._names, 1):
-                inner = self._enter_component(
-                    fd, name, os.path.join(self._top, *self._names[:depth]), above
+                inner_fd = self._enter_component(
+                    fd, name, os.path.join(self._top, *self._names[:depth]), parent_status
                 )
                 os.close(fd)
-                fd = inner
+                fd = inner_fd
         except BaseException:
             os.close(fd)
             raise
         self._fd = fd
         return self.path
 
-    def _enter_component(self, fd: int, name: str, path: str, above: os.stat_result) -> int:
+    def _enter_component(self, fd: int, name: str, path: str, parent_status: os.stat_result) -> int:
         is_new = self._make and _make_directory(name, fd)
         try:
-            inner = os.open(name, _DIRECTORY, dir_fd=fd)
+            inner_fd = os.open(name, _DIRECTORY, dir_fd=fd)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -64,22 +64,22 @@ class OpenDir:
             if stat.S_ISDIR(status.st_mode):
                 raise
             problem = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "not a directory"
-            raise _foreign_error(path, problem) from error
-        status = os.fstat(inner)
-        if not _is_trusted(status, above):
-            os.close(inner)
-            raise _foreign_error(path, "another user's")
+            raise _ownership_error(path, problem) from error
+        status = os.fstat(inner_fd)
+        if not _is_trusted(status, parent_status):
+            os.close(inner_fd)
+            raise _ownership_error(path, "another user's")
         if is_new:
             git_dir = "" if self._names[0] == RUNS else ".git"
-            shared = _shared_mode(os.path.join(self._top, git_dir, "objects"))
+            shared_bits = _find_shared_mode(os.path.join(self._top, git_dir, "objects"))
             is_secret = any(part in _PRIVATE_NAMES for part in path[len(self._top) :].split(os.sep))
-            os.fchmod(inner, (0o700 if is_secret else status.st_mode & 0o7777) | shared)
-        return inner
+            os.fchmod(inner_fd, (0o700 if is_secret else status.st_mode & 0o7777) | shared_bits)
+        return inner_fd
 
     def __exit__(self, kind: object, *_: object) -> None:
         status = os.fstat(self._fd)
         os.close(self._fd)
-        if kind is None and not _is_same(status, self._top, self._names):
+        if kind is None and not _is_same_directory(status, self._top, self._names):
             message = f"{self.path} was replaced while it was in use"
             raise WorktreeError(message, hint="see which program did so, and what lies there now")
 
@@ -92,7 +92,7 @@ def _make_directory(name: str, fd: int) -> bool:
     return True
 
 
-def _shared_mode(objects: str) -> int:
+def _find_shared_mode(objects: str) -> int:
     # Mode bits by which git shares the repository with a group, 0 if it does not.
     try:
         mode = os.stat(objects).st_mode
@@ -101,22 +101,22 @@ def _shared_mode(objects: str) -> int:
     return mode & 0o2070 if mode & _GROUP == _GROUP else 0
 
 
-def _is_same(opened: os.stat_result, top: str, names: Sequence[str]) -> bool:
+def _is_same_directory(old_stat: os.stat_result, top: str, names: Sequence[str]) -> bool:
     depths = range(1, len(names) + 1)
     try:
-        statuses = [os.lstat(os.path.join(top, *names[:depth])) for depth in depths] or [opened]
+        statuses = [os.lstat(os.path.join(top, *names[:depth])) for depth in depths] or [old_stat]
     except OSError:
         return False
-    are_plain = all(stat.S_ISDIR(status.st_mode) for status in statuses)
-    return are_plain and os.path.samestat(opened, statuses[-1])
+    are_directories = all(stat.S_ISDIR(status.st_mode) for status in statuses)
+    return are_directories and os.path.samestat(old_stat, statuses[-1])
 
 
 def split_private(path: str) -> tuple[str, list[str]] | None:
-    """Split a path at gitckpt's private directory; None if the path has none."""
+    """Split a path at gitckpt's private directory `.ckpt`; None if it has none."""
     for name in (PRIVATE, RUNS):
-        above, separator, below = path.rpartition(f"{os.sep}{name}{os.sep}")
+        parent, separator, subpath = path.rpartition(f"{os.sep}{name}{os.sep}")
         if separator:
-            return above or os.sep, [name, *filter(None, below.split(os.sep))]
+            return parent or os.sep, [name, *filter(None, subpath.split(os.sep))]
     return None
 
 
@@ -124,7 +124,7 @@ def hold_open(path: str) -> OpenDir:
     return OpenDir(*(split_private(path) or (path, ())))
 
 
-def require(path: str) -> None:
+def require_own(path: str) -> None:
     """Raise `WorktreeError` if a private directory is a link or another user's."""
     top, names = split_private(path) or ("", [])
     for depth in range(len(names), 0, -1):
@@ -133,7 +133,7 @@ def require(path: str) -> None:
                 return
 
 
-def make(path: str) -> None:
+def make_directory(path: str) -> None:
     top, names = split_private(path) or (path, [])
     if not names:
         os.makedirs(path, exist_ok=True)
@@ -141,16 +141,16 @@ def make(path: str) -> None:
     with OpenDir(top, names, make=True):
         pass
     if names[0] == PRIVATE:
-        ignore(os.path.join(top, PRIVATE))
+        write_gitignore(os.path.join(top, PRIVATE))
 
 
-def ignore(directory: str) -> None:
+def write_gitignore(directory: str) -> None:
     with OpenDir(os.path.dirname(directory), [os.path.basename(directory)]):
         path = os.path.join(directory, ".gitignore")
         if os.path.lexists(path):
             status = os.lstat(path)
             if stat.S_ISLNK(status.st_mode):
-                raise _foreign_error(path, "a symbolic link")
+                raise _ownership_error(path, "a symbolic link")
             if status.st_size or not stat.S_ISREG(status.st_mode):
                 return
         with open(path, "wb", opener=open_without_links) as file:  # missing or empty
@@ -189,7 +189,7 @@ def append(path: str, data: bytes, *, flushed: bool = False) -> None:
             os.fsync(file.fileno())
 
 
-def ensure(path: str) -> None:
+def ensure_file(path: str) -> None:
     """Create an empty file, or set the mode of an existing one without opening it.
 
     To open and close the file would drop the locks that SQLite holds on it.
@@ -214,27 +214,27 @@ def remove(path: str) -> None:
     """Delete a directory with its contents; raise OSError if it contains a mount."""
     from gitckpt.git.files import mounts  # the hook does not need it
 
-    if mounted := mounts.below(path):
-        raise OSError(EBUSY, MOUNTED, mounted[0])
-    above = os.open(os.path.dirname(path) or ".", _DIRECTORY & ~os.O_NOFOLLOW)
+    if mount_points := mounts.list_below(path):
+        raise OSError(EBUSY, MOUNTED, mount_points[0])
+    parent_fd = os.open(os.path.dirname(path) or ".", _DIRECTORY & ~os.O_NOFOLLOW)
     try:
-        mount = mounts.mount_of(above)
-        top = _enter(path, None, mount)
+        mount_id = mounts.read_mount_id(parent_fd)
+        top = _enter_directory(path, None, mount_id)
     finally:
-        os.close(above)
+        os.close(parent_fd)
     try:
         token, count = os.urandom(4).hex(), 0
         while os.listdir(top):
             for name in _remove_files(top):
-                inner = _enter(name, top, mount)
+                inner_fd = _enter_directory(name, top, mount_id)
                 try:
-                    for below in _remove_files(inner):
+                    for subdir in _remove_files(inner_fd):
                         count += 1
                         # A read-only directory cannot be moved.
-                        os.close(_enter(below, inner, mount))
-                        os.rename(below, f".{token}-{count}", src_dir_fd=inner, dst_dir_fd=top)
+                        os.close(_enter_directory(subdir, inner_fd, mount_id))
+                        os.rename(subdir, f".{token}-{count}", src_dir_fd=inner_fd, dst_dir_fd=top)
                 finally:
-                    os.close(inner)
+                    os.close(inner_fd)
                 os.rmdir(name, dir_fd=top)
     finally:
         os.close(top)
@@ -259,50 +259,50 @@ def _remove_files(fd: int) -> list[str]:
     return [name for name, is_directory in names if is_directory]
 
 
-def _enter(name: str, fd: int | None, mount: str) -> int:
+def _enter_directory(name: str, fd: int | None, mount_id: str) -> int:
     try:
-        entered = os.open(name, _DIRECTORY, dir_fd=fd)
+        entered_fd = os.open(name, _DIRECTORY, dir_fd=fd)
     except PermissionError:
-        _make_readable(name, fd, mount)
-        entered = os.open(name, _DIRECTORY, dir_fd=fd)
+        _make_readable(name, fd, mount_id)
+        entered_fd = os.open(name, _DIRECTORY, dir_fd=fd)
     try:
-        _require_mount(entered, mount, name)
-        if os.fstat(entered).st_mode & 0o700 != 0o700:
-            os.fchmod(entered, 0o700)
+        _require_mount(entered_fd, mount_id, name)
+        if os.fstat(entered_fd).st_mode & 0o700 != 0o700:
+            os.fchmod(entered_fd, 0o700)
     except BaseException:
-        os.close(entered)
+        os.close(entered_fd)
         raise
-    return entered
+    return entered_fd
 
 
-def _require_mount(fd: int, mount: str, name: str) -> None:
+def _require_mount(fd: int, mount_id: str, name: str) -> None:
     from gitckpt.git.files import mounts
 
-    if mounts.mount_of(fd) != mount:
+    if mounts.read_mount_id(fd) != mount_id:
         raise OSError(EBUSY, MOUNTED, name)
 
 
-def _make_readable(name: str, fd: int | None, mount: str) -> None:
+def _make_readable(name: str, fd: int | None, mount_id: str) -> None:
     # For directories without read permission; never changes the target of a link.
     flags = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    opened = os.open(name, flags, dir_fd=fd)
+    opened_fd = os.open(name, flags, dir_fd=fd)
     try:
-        _require_mount(opened, mount, name)
-        os.chmod(f"/proc/self/fd/{opened}" if sys.platform == "linux" else opened, 0o700)
+        _require_mount(opened_fd, mount_id, name)
+        os.chmod(f"/proc/self/fd/{opened_fd}" if sys.platform == "linux" else opened_fd, 0o700)
     finally:
-        os.close(opened)
+        os.close(opened_fd)
 
 
 def content(path: str, max_size: int) -> bytes:
     if os.path.islink(path):
-        raise _foreign_error(path, "a symbolic link")
+        raise _ownership_error(path, "a symbolic link")
     from gitckpt.git.files import regular  # the hook does not need it
 
     return regular.content(path, max_size, follow=False)
 
 
-def private(directory: str, common_dir: str, *, make: bool) -> str:
-    """Return the private directory after checking its owner; `make` creates it."""
+def check_private(directory: str, common_dir: str, *, make: bool) -> str:
+    """Return `directory` after checking its owner; create it if `make` is set."""
     try:
         status = os.lstat(directory)
     except FileNotFoundError:
@@ -310,19 +310,19 @@ def private(directory: str, common_dir: str, *, make: bool) -> str:
             return directory
         status = _make_private(directory)
     if stat.S_ISLNK(status.st_mode):
-        raise _foreign_error(directory, "a symbolic link")
+        raise _ownership_error(directory, "a symbolic link")
     if not stat.S_ISDIR(status.st_mode):
         if make:
             raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), directory)
         return directory
     if make:
         # Keep a user's read-only mode.
-        mode = (status.st_mode & 0o700) | _shared_mode(os.path.join(common_dir, "objects"))
+        mode = (status.st_mode & 0o700) | _find_shared_mode(os.path.join(common_dir, "objects"))
         if status.st_mode & 0o7777 != mode and status.st_uid == os.geteuid():
             _set_mode(directory, mode, os.stat(common_dir).st_gid)
     # On the path of each record.
-    if not _is_own_or_roots(status) and not _is_trusted(status, os.stat(common_dir)):
-        raise _foreign_error(directory, "another user's")
+    if not _is_owned_by_self_or_root(status) and not _is_trusted(status, os.stat(common_dir)):
+        raise _ownership_error(directory, "another user's")
     return directory
 
 
@@ -349,18 +349,18 @@ def _set_mode(directory: str, mode: int, group: int) -> None:
         return  # a read-only disk, or a foreign group
 
 
-def _is_own_or_roots(status: os.stat_result) -> bool:
+def _is_owned_by_self_or_root(status: os.stat_result) -> bool:
     return status.st_uid in (os.geteuid(), 0)
 
 
-def _is_trusted(status: os.stat_result, above: os.stat_result) -> bool:
+def _is_trusted(status: os.stat_result, parent_status: os.stat_result) -> bool:
     # git has checked the owner of the directory above.
-    if _is_own_or_roots(status) or status.st_uid == above.st_uid:
+    if _is_owned_by_self_or_root(status) or status.st_uid == parent_status.st_uid:
         return True
-    return above.st_mode & _GROUP == _GROUP and status.st_gid == above.st_gid
+    return parent_status.st_mode & _GROUP == _GROUP and status.st_gid == parent_status.st_gid
 
 
-def _foreign_error(path: str, problem: str) -> WorktreeError:
+def _ownership_error(path: str, problem: str) -> WorktreeError:
     from gitckpt.model.arguments import shell_word
 
     hint = f"look at this path, then move it out of the way: ls -ld {shell_word(path)}"

@@ -50,7 +50,7 @@ def _require_no_pipe_at(path: str, status: os.stat_result) -> None:
         raise CkptError(message, hint=f"remove the pipe: rm {shell_word(path)}")
 
 
-def packed_size(repository: Repository, refs: Iterable[str]) -> int:
+def measure_packed(repository: Repository, refs: Iterable[str]) -> int:
     """Return how many bytes refs take in `packed-refs`; loose refs take none."""
     names = {os.fsencode(ref) for ref in refs}
     try:
@@ -112,21 +112,21 @@ _NONE = "none"
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A fingerprint of the refs in a directory; None if a part has just changed."""
+    """A fingerprint of the refs in a directory; a part is None if it has just changed."""
 
     packed: str | None  # `packed-refs`, or reftables
     loose: str | None
 
 
 def read_state(repository: Repository, directory: str) -> State:
-    common = repository.common_dir
+    common_dir = repository.common_dir
     if repository.has_reftable:
         try:
-            with open(f"{common}/reftable/tables.list", encoding="utf-8") as file:
+            with open(f"{common_dir}/reftable/tables.list", encoding="utf-8") as file:
                 return State(file.read(), _NONE)
         except (OSError, ValueError):
             return State(None, None)
-    return State(*(_stamp(os.path.join(common, name)) for name in ("packed-refs", directory)))
+    return State(*(_stamp(os.path.join(common_dir, name)) for name in ("packed-refs", directory)))
 
 
 def _stamp(path: str) -> str | None:
@@ -137,20 +137,20 @@ def _stamp(path: str) -> str | None:
         return _NONE
     except OSError:
         return None
-    return stamp(status, instant)
+    return make_stamp(status, instant)
 
 
-def stamp(status: os.stat_result, instant: int | None) -> str | None:
-    """Return a fingerprint of a file; None if a change after `instant` could keep it."""
-    is_fine = status.st_ctime_ns % _FINE and status.st_mtime_ns % _FINE
-    settled = _FINELY_SETTLED if is_fine else _SETTLED
+def make_stamp(status: os.stat_result, instant: int | None) -> str | None:
+    """Return a fingerprint of a file; None if a later change might not alter it."""
+    has_fine_times = status.st_ctime_ns % _FINE and status.st_mtime_ns % _FINE
+    min_age = _FINELY_SETTLED if has_fine_times else _SETTLED
     # A file that has just changed may change again within one tick of the file system's clock.
-    if instant is not None and instant - max(status.st_ctime_ns, status.st_mtime_ns) < settled:
+    if instant is not None and instant - max(status.st_ctime_ns, status.st_mtime_ns) < min_age:
         return None
     times = f"{status.st_mtime_ns}.{status.st_ctime_ns}"
     return f"{status.st_dev}.{status.st_ino}.{status.st_size}.{times}"
 
 
-def content_mark(status: os.stat_result) -> tuple[int, int, int, int]:
+def mark_content(status: os.stat_result) -> tuple[int, int, int, int]:
     # What a write or replacement changes; `ctime` changes more often.
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

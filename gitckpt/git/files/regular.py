@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 
-def tail(path: str, size: int) -> bytes:
+def read_tail(path: str, size: int) -> bytes:
     with open(path, "rb") as file:
         file.seek(max(os.fstat(file.fileno()).st_size - size, 0))
         return file.read(size)
@@ -24,24 +24,24 @@ def content(path: str | bytes, max_size: int | None = None, *, follow: bool = Tr
     return _read(os.open(path, flags), path, max_size)
 
 
-def content_below(top: str, path: str, max_size: int | None = None) -> bytes:
-    """Return the content of a file; raise OSError if links lead to a file above `top`."""
+def read_below(top: str, path: str, max_size: int | None = None) -> bytes:
+    """Return the content of a file in `top`; raise OSError if a link leads out of it."""
     root = os.path.realpath(top)
-    real = os.path.realpath(os.path.join(top, path))
-    if not real.startswith(f"{root}/"):
+    real_path = os.path.realpath(os.path.join(top, path))
+    if not real_path.startswith(f"{root}/"):
         raise OSError(errno.EACCES, f"outside of {root}", path)
-    *above, name = os.path.relpath(real, root).split(os.sep)
+    *parents, name = os.path.relpath(real_path, root).split(os.sep)
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-    opened = [os.open(root, flags | os.O_DIRECTORY)]
+    opened_fds = [os.open(root, flags | os.O_DIRECTORY)]
     try:  # each part may have become a link meanwhile
-        for part in above:
-            opened.append(os.open(part, flags | os.O_DIRECTORY, dir_fd=opened[-1]))
-        status = os.stat(name, dir_fd=opened[-1], follow_symlinks=False)
+        for part in parents:
+            opened_fds.append(os.open(part, flags | os.O_DIRECTORY, dir_fd=opened_fds[-1]))
+        status = os.stat(name, dir_fd=opened_fds[-1], follow_symlinks=False)
         _require_regular(status, path)
-        opened.append(os.open(name, flags | os.O_NONBLOCK, dir_fd=opened[-1]))
-        return _read(opened.pop(), path, max_size)
+        opened_fds.append(os.open(name, flags | os.O_NONBLOCK, dir_fd=opened_fds[-1]))
+        return _read(opened_fds.pop(), path, max_size)
     finally:
-        for fd in opened:
+        for fd in opened_fds:
             os.close(fd)
 
 
@@ -80,26 +80,26 @@ def write(path: str, data: bytes, *, scratch: str = "") -> None:
     """
     directory, name = os.path.split(os.path.abspath(path))
     default_scratch = os.path.join(directory, f".{os.fsdecode(os.fsencode(name)[:_NAME])}")
-    opener = _opener_like(path)
+    opener = _make_opener(path)
     if not scratch or os.stat(os.path.dirname(scratch)).st_dev != os.stat(directory).st_dev:
         scratch = default_scratch
     for prefix in (scratch, default_scratch):
         _delete_stale(prefix)
         try:
-            _replace(path, f"{prefix}.{_token()}", data, opener, flushed=True)
+            _replace(path, f"{prefix}.{_make_token()}", data, opener, flushed=True)
             break
         except OSError as error:
             # Rename fails between two mounts of one file system, as in containers.
             if error.errno != errno.EXDEV or prefix == default_scratch:
                 raise
     try:
-        above = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except PermissionError:
         return  # a directory that may be written but not read cannot be flushed
     try:
-        os.fsync(above)
+        os.fsync(directory_fd)
     finally:
-        os.close(above)
+        os.close(directory_fd)
 
 
 def write_private(
@@ -108,10 +108,10 @@ def write_private(
     """Replace a file that only gitckpt reads; if `flushed`, flush it to the disk."""
     if scratch:
         _delete_stale(scratch)
-    _replace(path, f"{scratch or path}.{_token()}", data, opener, flushed=flushed)
+    _replace(path, f"{scratch or path}.{_make_token()}", data, opener, flushed=flushed)
 
 
-def _opener_like(path: str) -> Opener | None:
+def _make_opener(path: str) -> Opener | None:
     # None without a regular file there: the umask decides.
     try:
         status = os.lstat(path)
@@ -120,12 +120,12 @@ def _opener_like(path: str) -> Opener | None:
     if not stat.S_ISREG(status.st_mode):
         return None
 
-    def opened(scratch: str, flags: int) -> int:
+    def open_scratch(scratch: str, flags: int) -> int:
         fd = os.open(scratch, flags, 0o600)
         os.fchmod(fd, status.st_mode & 0o777)
         return fd
 
-    return opened
+    return open_scratch
 
 
 def _replace(path: str, scratch: str, data: bytes, opener: Opener | None, *, flushed: bool) -> None:
@@ -155,5 +155,5 @@ def _delete_stale(scratch: str) -> None:
                     os.unlink(path)
 
 
-def _token() -> str:
+def _make_token() -> str:
     return f"{os.getpid()}.{os.urandom(_DIGITS).hex()}"

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from gitckpt.git.objects import encoding
 from gitckpt.git.repository import Repository
-from gitckpt.model.budget import Paths
+from gitckpt.model.budget import PathLimits
 from gitckpt.model.values import dataclass
 
 Leaf = tuple[bytes, bytes, str]  # path, mode as in a tree (`encoding`), and oid
@@ -20,7 +20,7 @@ _LINE = re.compile(rb"0?([0-7]{5,6}) [a-z]+ ([0-9a-f]+)\t([^\0]+)\0")
 _MAX_PATHSPECS = 100
 
 
-def leaves(
+def list_leaves(
     repository: Repository, tree: str, paths: Collection[bytes] = (), *, with_trees: bool = False
 ) -> list[Leaf]:
     """List the files, links and submodules in a tree, or only at or below `paths`.
@@ -30,18 +30,18 @@ def leaves(
     options = ["-r", *(["-t"] if with_trees else [])]
     if len(paths) <= _MAX_PATHSPECS:
         return _list_tree(repository, options, tree, paths)
-    selected, entries = set(paths), _list_tree(repository, options, tree, ())
-    return [entry for entry in entries if _is_within(entry[0], selected)]
+    selected_paths, entries = set(paths), _list_tree(repository, options, tree, ())
+    return [entry for entry in entries if _is_within(entry[0], selected_paths)]
 
 
-def leaf(repository: Repository, tree: str, path: bytes) -> Leaf | None:
+def find_leaf(repository: Repository, tree: str, path: bytes) -> Leaf | None:
     entries = _list_tree(repository, [], tree, [path])
     return next((entry for entry in entries if entry[0] == path), None)
 
 
-def paths_in_tree(repository: Repository, tree: str, paths: Collection[bytes]) -> set[bytes]:
+def list_paths(repository: Repository, tree: str, paths: Collection[bytes]) -> set[bytes]:
     """Return the paths of files, links and submodules in a tree at or below `paths`."""
-    return {path for path, _, _ in leaves(repository, tree, paths)} if paths else set()
+    return {path for path, _, _ in list_leaves(repository, tree, paths)} if paths else set()
 
 
 def _list_tree(
@@ -63,9 +63,8 @@ def _is_within(path: bytes, selected: set[bytes]) -> bool:
 # An unterminated name consumes the rest (possessive), so that matching stays linear.
 _ENTRY = rb"([0-7]{5,6}) ([^\0/]++)(?:\0([\0-\xff]{%d})|\Z)"
 _SHA1_ENTRY, _SHA256_ENTRY = (re.compile(_ENTRY % size) for size in (20, 32))
-_MAX_COMPARED = (
-    200  # from this many differences on, a git process is cheaper than reading the trees here
-)
+# From this many differences on, a git process is cheaper than reading the trees here.
+_MAX_COMPARED = 200
 _MAX_TREE_SIZE = 1 << 20  # bytes: git compares larger trees
 # Independent of settings: submodules count even where `status` ignores them.
 _RAW = ("--raw", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
@@ -79,7 +78,7 @@ _KINDS |= {b"120000": "link", encoding.GITLINK: "submodule", _TREE: "directory"}
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A path that differs between two trees; if it is missing, mode and oid are zeros."""
+    """A path that differs between trees; mode and oid are zeros where it is missing."""
 
     status: str  # A (added), D (deleted), M (modified) or T (type changed)
     path: bytes
@@ -106,7 +105,7 @@ class Difference:
         return f"{self.status} {self.path.decode('utf-8', 'replace')}"
 
 
-def differences(
+def diff_trees(
     repository: Repository,
     old: str,
     new: str,
@@ -114,7 +113,7 @@ def differences(
     *,
     with_trees: bool = False,
 ) -> list[Difference]:
-    """Return the differences between two trees, or only at or below literal `paths`."""
+    """Return the differences between two trees; with `paths`, only at or below these."""
     if old == new:
         return []
     pathspecs = [path.decode("utf-8", "surrogateescape") for path in paths]
@@ -140,66 +139,66 @@ def count_differences(
     """Return at how many paths the trees of each pair differ; "" is the empty tree."""
     if not pairs:
         return {}
-    empty = encoding.empty_tree(repository.object_format)
-    compared = {(old, new): (old or empty, new or empty) for old, new in pairs}
-    totals = dict.fromkeys(compared.values(), 0)
+    empty_oid = encoding.empty_tree(repository.object_format)
+    full_pairs = {(old, new): (old or empty_oid, new or empty_oid) for old, new in pairs}
+    totals = dict.fromkeys(full_pairs.values(), 0)
     data = "".join(f"{old} {new}\n" for old, new in totals).encode("ascii")
-    current = ("", "")
+    current_pair = ("", "")
     # Not `splitlines`: with core.quotePath=false, paths may contain other line ends of Python's.
     out = repository.git.run("diff-tree", "--stdin", "-r", *_RAW, data=data).out
     for line in out.split(b"\n"):
         if line.startswith(b":"):
-            totals[current] += 1
+            totals[current_pair] += 1
         elif line:
             old, _, new = line.decode("ascii").partition(" ")
-            current = (old, new)
-    return {pair: totals[trees] for pair, trees in compared.items()}
+            current_pair = (old, new)
+    return {pair: totals[trees] for pair, trees in full_pairs.items()}
 
 
 def _compare_trees(repository: Repository, old: str, new: str) -> list[Difference] | None:
     # As git does, with directories; None if there are too many, or git has to judge a tree.
-    absent = (b"000000", b"\0" * (len(old) // 2))
-    empty = encoding.empty_tree(repository.object_format)
-    changed: list[Difference] = []
-    level = [(b"", old, new)]
-    while level:
+    absent_entry = (b"000000", b"\0" * (len(old) // 2))
+    empty_oid = encoding.empty_tree(repository.object_format)
+    found_differences: list[Difference] = []
+    level_pairs = [(b"", old, new)]
+    while level_pairs:
         trees = repository.cat_file.contents(
-            [oid for _, *pair in level for oid in pair], _MAX_TREE_SIZE
+            [oid for _, *pair in level_pairs for oid in pair], _MAX_TREE_SIZE
         )
         next_level = []
-        for (above, *_), *items in zip(level, trees, trees, strict=True):
+        for (parent_path, *_), *items in zip(level_pairs, trees, trees, strict=True):
             try:
-                sides = [_entries(repository, item) for item in items]
+                entry_maps = [_decode_entries(repository, item) for item in items]
             except encoding.MalformedTree:
                 return None
-            for name in sides[0].keys() | sides[1].keys():
-                old_side, new_side = pair = [side.get(name, absent) for side in sides]
+            for name in entry_maps[0].keys() | entry_maps[1].keys():
+                old_side, new_side = pair = [side.get(name, absent_entry) for side in entry_maps]
                 if old_side == new_side:
                     continue
                 are_trees = [mode == _TREE for mode, _ in pair]
-                is_exchanged = are_trees[0] != are_trees[1] and absent not in pair
-                steps = [(old_side, absent), (absent, new_side)]
+                is_exchanged = are_trees[0] != are_trees[1] and absent_entry not in pair
+                steps = [(old_side, absent_entry), (absent_entry, new_side)]
                 steps = steps if is_exchanged else [(old_side, new_side)]
-                changed += [_compare(above + name, *step) for step in steps]
+                found_differences += [_compare(parent_path + name, *change) for change in steps]
                 if any(are_trees):
                     old_tree, new_tree = (
-                        oid.hex() if mode == _TREE else empty for mode, oid in pair
+                        oid.hex() if mode == _TREE else empty_oid for mode, oid in pair
                     )
-                    next_level.append((above + name + b"/", old_tree, new_tree))
-            if len(changed) > _MAX_COMPARED:
+                    next_level.append((parent_path + name + b"/", old_tree, new_tree))
+            if len(found_differences) > _MAX_COMPARED:
                 return None
-        level = next_level
-    return sorted(changed, key=lambda entry: entry.path + b"/" * entry.is_directory)
+        level_pairs = next_level
+    return sorted(found_differences, key=lambda entry: entry.path + b"/" * entry.is_directory)
 
 
-def _entries(
+def _decode_entries(
     repository: Repository, tree: tuple[str, str, bytes] | None
 ) -> dict[bytes, tuple[bytes, bytes]]:
     # Raises MalformedTree where git might read the tree differently.
     if tree is None or tree[1] != "tree":
         raise encoding.MalformedTree("the object is missing or no tree")
-    raw = decode_raw(tree[2], repository.object_format)
-    entries = {name: (mode.zfill(6), oid) for name, (mode, oid) in raw.items()}
+    binary_entries = decode_raw(tree[2], repository.object_format)
+    entries = {name: (mode.zfill(6), oid) for name, (mode, oid) in binary_entries.items()}
     if not _KINDS.keys() >= {mode for mode, _ in entries.values()}:
         raise encoding.MalformedTree("an entry has a mode that git would not write")
     return entries
@@ -214,10 +213,10 @@ def _compare(path: bytes, old: tuple[bytes, bytes], new: tuple[bytes, bytes]) ->
 
 
 def list_new_objects(repository: Repository, base: str, tree: str) -> list[str]:
-    """Return the oids in `tree` that `base` lacks at the same path, but no submodules."""
+    """Return oids in `tree` that `base` does not have at the same path; no submodules."""
     return [
         difference.new
-        for difference in differences(repository, base, tree, with_trees=True)
+        for difference in diff_trees(repository, base, tree, with_trees=True)
         if difference.status != "D" and difference.new_mode != encoding.GITLINK
     ]
 
@@ -230,8 +229,8 @@ def decode_raw(data: bytes, object_format: str) -> dict[bytes, tuple[bytes, byte
     size = sum(len(mode) + len(name) + len(oid) + 2 for mode, name, oid in matches)
     if len(entries) == len(matches) and size == len(data):
         return entries
-    decoded = encoding.decode_tree(data, object_format)
-    return {name: (mode, bytes.fromhex(oid)) for name, (mode, oid) in decoded.items()}
+    entries_by_hex = encoding.decode_tree(data, object_format)
+    return {name: (mode, bytes.fromhex(oid)) for name, (mode, oid) in entries_by_hex.items()}
 
 
 def find_oddity(entries: Mapping[bytes, tuple[bytes, object]]) -> str:
@@ -254,7 +253,7 @@ class Expansion:
     Trees that contain each other 256 times can expand a few kilobytes to endless paths.
     """
 
-    def __init__(self, repository: Repository, limits: Paths) -> None:
+    def __init__(self, repository: Repository, limits: PathLimits) -> None:
         self._repository = repository
         self._limits = limits
         self._counted: dict[tuple[str, str], int] = {}
@@ -267,36 +266,36 @@ class Expansion:
         """Return whether trees differ at more paths than the limit, or `new` is malformed."""
         return self._count(old, new, 0) > self._limits.count
 
-    def needs_unreadable_trees(self, old: str, new: str) -> bool:
-        """Return whether `is_beyond`, called before, could not read all trees of a pair."""
+    def met_unreadable_tree(self, old: str, new: str) -> bool:
+        """Return whether a tree at or below a pair was unreadable; call `is_beyond` first."""
         return (old, new) in self._pairs_lacking_trees
 
     def _count(self, old: str, new: str, depth: int) -> int:
         if old == new:
             return 0
-        counted = self._counted.get((old, new))
-        if counted is not None:
-            return counted
+        known_count = self._counted.get((old, new))
+        if known_count is not None:
+            return known_count
         if depth > self._limits.depth:
             return self._limits.count + 1
         old_entries, new_entries = self.entries(old), self.entries(new)
         if old in self._unreadable or new in self._unreadable:
             self._pairs_lacking_trees.add((old, new))
-        total, flaw = 0, self._flaws.get(new) or find_oddity(new_entries)
+        total_count, flaw = 0, self._flaws.get(new) or find_oddity(new_entries)
         if flaw:
             self.flaw = self.flaw or f"the tree {new}: {flaw}"
-            old_entries, new_entries, total = {}, {}, self._limits.count + 1
+            old_entries, new_entries, total_count = {}, {}, self._limits.count + 1
         for name in old_entries.keys() | new_entries.keys():
-            sides = old_entries.get(name), new_entries.get(name)
-            if sides[0] != sides[1]:
-                pair = _tree_of(sides[0]), _tree_of(sides[1])
-                total += 1 + self._count(*pair, depth + 1)
+            both_entries = old_entries.get(name), new_entries.get(name)
+            if both_entries[0] != both_entries[1]:
+                pair = _tree_of(both_entries[0]), _tree_of(both_entries[1])
+                total_count += 1 + self._count(*pair, depth + 1)
                 if pair in self._pairs_lacking_trees:
                     self._pairs_lacking_trees.add((old, new))
-                if total > self._limits.count:
+                if total_count > self._limits.count:
                     break
-        self._counted[old, new] = total
-        return total
+        self._counted[old, new] = total_count
+        return total_count
 
     def entries(self, tree: str) -> encoding.Entries:
         item = next(self._repository.cat_file.contents([tree])) if tree else None

@@ -23,22 +23,21 @@ _digests: dict[str, Callable[[bytes], Hash]] = {}
 
 
 def object_id(kind: str, data: bytes, object_format: str) -> str:
-    """Return the oid of an object: the hash of `<kind> <size>NUL<content>`."""
     return object_hash(object_format, f"{kind} {len(data)}\0".encode() + data).hexdigest()
 
 
 def object_hash(object_format: str, data: bytes) -> Hash:
-    return _digest(object_format)(data)
+    return _find_digest(object_format)(data)
 
 
-def oid_size(object_format: str) -> int:
+def oid_length(object_format: str) -> int:
     # Bytes of a raw oid.
     return 32 if object_format == "sha256" else 20
 
 
-def _digest(object_format: str) -> Callable[[bytes], Hash]:
-    if cached := _digests.get(object_format):
-        return cached
+def _find_digest(object_format: str) -> Callable[[bytes], Hash]:
+    if cached_digest := _digests.get(object_format):
+        return cached_digest
     # The C modules behind hashlib: hashlib itself loads OpenSSL, which costs the hook 3 ms.
     try:
         if object_format == "sha1":
@@ -79,15 +78,15 @@ def encode_tree(entries: Entries) -> bytes:
 
 
 def encode_raw(entries: Mapping[bytes, tuple[bytes, bytes]]) -> bytes:
-    ordered = sorted(
+    sorted_entries = sorted(
         entries.items(), key=lambda item: item[0] + b"/" if item[1][0] == DIRECTORY else item[0]
     )
-    return b"".join([b"%s %s\0%s" % (mode, name, oid) for name, (mode, oid) in ordered])
+    return b"".join([b"%s %s\0%s" % (mode, name, oid) for name, (mode, oid) in sorted_entries])
 
 
 def decode_tree(data: bytes, object_format: str) -> Entries:
     """Return the entries of a tree; the caller must reject names such as ".."."""
-    size = oid_size(object_format)
+    size = oid_length(object_format)
     entries: Entries = {}
     offset = 0
     try:
@@ -119,7 +118,7 @@ def empty_tree(object_format: str) -> str:
     return object_id("tree", b"", object_format)
 
 
-def parents(text: bytes) -> list[str]:
+def parse_parents(text: bytes) -> list[str]:
     # `text`: content of a commit.
     lines = text.partition(b"\n\n")[0].split(b"\n")
     return [line[7:].decode("ascii") for line in lines if line.startswith(b"parent ")]
@@ -133,7 +132,7 @@ _MAX_DATE = 10**11  # git refuses only far larger ones
 def encode_merge(
     commits: Sequence[str], date: int, object_format: str
 ) -> tuple[str, list[tuple[str, bytes]]]:
-    """Return oid and objects of a commit with these parents and an empty tree.
+    """Return the oid and the objects of a commit with these parents and an empty tree.
 
     `date`, in seconds since the epoch, is the date of the newest parent.
     """
@@ -145,7 +144,7 @@ def encode_merge(
     return object_id("commit", data, object_format), [("tree", b""), ("commit", data)]
 
 
-def commit_date(text: bytes) -> int:
+def parse_date(text: bytes) -> int:
     """Return a commit's committer date in seconds since the epoch; 0 if missing."""
     for line in text.partition(b"\n\n")[0].split(b"\n"):
         if line.startswith(b"committer "):

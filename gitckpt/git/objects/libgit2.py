@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pygit2
 from pygit2.enums import ObjectType
 
-from gitckpt.git.fsync import object_path
+from gitckpt.git.fsync import loose_path
 from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.objects.writer import ObjectWriter
 from gitckpt.git.repository import Repository
@@ -84,7 +84,7 @@ class Libgit2(ObjectWriter):
     def _is_truncated(self, oid: str) -> bool:
         # A loose object truncated by a power cut makes libgit2 1.9 loop forever; git reports it.
         # `read` leaves borrowed objects to git: only git finds all places that they come from.
-        path = object_path(self._repository.common_dir, oid)
+        path = loose_path(self._repository.common_dir, oid)
         # `exists` takes a quarter of the time of a failing `open`.
         if oid in self._complete or not os.path.exists(path):
             return False
@@ -102,11 +102,11 @@ class Libgit2(ObjectWriter):
 def _is_complete(file: RawIOBase) -> bool:
     # Keeps no content in memory.
     inflate = zlib.decompressobj()
-    while portion := file.read(_PORTION):
+    while compressed_data := file.read(_PORTION):
         try:
-            while portion and not inflate.eof:
-                inflate.decompress(portion, _PORTION)
-                portion = inflate.unconsumed_tail
+            while compressed_data and not inflate.eof:
+                inflate.decompress(compressed_data, _PORTION)
+                compressed_data = inflate.unconsumed_tail
         except zlib.error:
             return False
         if inflate.eof:
@@ -117,5 +117,5 @@ def _is_complete(file: RawIOBase) -> bool:
 def _is_shared(repo: pygit2.Repository) -> bool:
     # libgit2 creates directories that others of the group cannot write to.
     name = "core.sharedRepository"
-    private = ("", "0", "false", "no", "off", "umask")
-    return name in repo.config and (repo.config[name] or "true").lower() not in private
+    private_values = ("", "0", "false", "no", "off", "umask")
+    return name in repo.config and (repo.config[name] or "true").lower() not in private_values

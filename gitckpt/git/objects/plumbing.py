@@ -1,4 +1,4 @@
-"""Read objects with `git cat-file`, and choose the adapter. The hook imports this."""
+"""Read objects with `git cat-file`, or choose libgit2. Imported by the hook."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Plumbing(ObjectWriter):
 
 
 def open_objects(repository: Repository, adapter: str = "auto") -> Objects:
-    """Open the named adapter; "auto" uses plumbing where libgit2 cannot be used."""
+    """Open the adapter "plumbing" or "libgit2"; "auto" is libgit2 if it can be used."""
     if adapter == "plumbing":
         return Plumbing(repository)
     from gitckpt.git.objects import libgit2

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
             """Return the commit of HEAD ("" if unborn) and its branch (None if detached)."""
 
         def read(self, oids: Sequence[str], max_size: int | None = budget.DOCUMENT.size) -> Items:
-            """Yield kind and content; None if unreadable, kind OVERSIZED if too large."""
+            """Yield the kind and content of each object.
+
+            An unreadable object yields None. One larger than `max_size` has the kind OVERSIZED.
+            """
 
         def write(self, items: Sequence[Item], *, flushed: bool = True) -> list[str]:
             """Write objects, blobs before trees before commits, and return their oids.
@@ -75,18 +78,18 @@ def _write_loose(directory: str, name: str, kind: str, data: bytes, mode: int) -
     except OSError:  # missing, or owned by another user
         pass
     is_small = len(data) <= _SMALL
-    window, memory = (_WINDOW, _MEMORY) if is_small else (zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL)
-    compressor = zlib.compressobj(_LEVEL, wbits=window, memLevel=memory)
+    window_bits, memory = (_WINDOW, _MEMORY) if is_small else (zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL)
+    compressor = zlib.compressobj(_LEVEL, wbits=window_bits, memLevel=memory)
     parts = (b"%s %d\0" % (kind.encode("ascii"), len(data)), data)
     content = b"".join([*map(compressor.compress, parts), compressor.flush()])
-    for tries in range(1, _TRIES + 1):
+    for try_number in range(1, _TRIES + 1):
         # git deletes a leftover.
         scratch = os.path.join(directory, f"tmp_obj_{os.urandom(8).hex()}")
         try:
             _write_file(scratch, content, mode)
             os.replace(scratch, path)
         except FileNotFoundError:  # a prune deletes empty directories and scratch files
-            if tries == _TRIES:
+            if try_number == _TRIES:
                 raise
             _make_directory(directory, mode)
         except OSError:
@@ -150,7 +153,7 @@ def encode_pack(
 
 
 def write_pack(repository: Repository, items: Sequence[Item]) -> None:
-    """Write and flush one pack of all these objects, including existing ones."""
+    """Write a pack of all objects, even of existing ones, and flush it to the disk."""
     object_format = repository.object_format
     objects = {object_id(kind, data, object_format): (kind, data) for kind, data in items}
     data, positions = encode_pack(list(objects.values()), object_format, level=-1)
@@ -159,14 +162,14 @@ def write_pack(repository: Repository, items: Sequence[Item]) -> None:
     path = os.path.join(directory, f"pack-{os.urandom(20).hex()}")
     try:
         os.makedirs(directory, exist_ok=True)
-        _write_durably(f"{path}.pack", data)
-        _write_durably(f"{path}.idx", index)  # last: git finds the pack by it
+        _write_flushed(f"{path}.pack", data)
+        _write_flushed(f"{path}.idx", index)  # last: git finds the pack by it
     except OSError as error:
         raise GitError(["index-pack"], 1, f"{error.filename or path}: {error.strerror}") from None
     fsync.flush([directory, os.path.dirname(directory)])
 
 
-def _write_durably(path: str, data: bytes) -> None:
+def _write_flushed(path: str, data: bytes) -> None:
     # As readable as the directory, as git does it in a shared repository.
     directory = os.path.dirname(path)
     mode = os.stat(directory).st_mode & 0o444
@@ -188,22 +191,22 @@ def _write_durably(path: str, data: bytes) -> None:
 
 
 def _encode_index(positions: dict[str, tuple[int, int]], pack: bytes, object_format: str) -> bytes:
-    ordered = sorted(positions)
+    sorted_oids = sorted(positions)
     counts = [0] * 256
-    for oid in ordered:
+    for oid in sorted_oids:
         counts[int(oid[:2], 16)] += 1
     parts = [b"\377tOc", (2).to_bytes(4, "big")]
     parts += [total.to_bytes(4, "big") for total in accumulate(counts)]
-    parts += [bytes.fromhex(oid) for oid in ordered]
-    parts += [positions[oid][1].to_bytes(4, "big") for oid in ordered]
-    far: list[int] = []
-    for oid in ordered:
+    parts += [bytes.fromhex(oid) for oid in sorted_oids]
+    parts += [positions[oid][1].to_bytes(4, "big") for oid in sorted_oids]
+    large_offsets: list[int] = []
+    for oid in sorted_oids:
         offset = positions[oid][0]
         if offset >= _MAX_OFFSET:
-            far.append(offset)
-            offset = 1 << 31 | (len(far) - 1)
+            large_offsets.append(offset)
+            offset = 1 << 31 | (len(large_offsets) - 1)
         parts.append(offset.to_bytes(4, "big"))
-    parts += [offset.to_bytes(8, "big") for offset in far]
+    parts += [offset.to_bytes(8, "big") for offset in large_offsets]
     content = b"".join(parts) + pack[-len(object_hash(object_format, b"").digest()) :]
     return content + object_hash(object_format, content).digest()
 

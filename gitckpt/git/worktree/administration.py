@@ -1,7 +1,7 @@
 """Read and change the administrative directories of linked worktrees.
 
-Changes hold `lock_worktrees`. git takes no lock: a command that reads all worktrees fails while
-another process adds or removes one, one time in ten when eight runs start at once.
+Each change holds the lock `lock_worktrees`. git takes no lock: a command that reads all worktrees
+fails while another process adds or removes one, one time in ten when eight runs start at once.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ def is_corrupt(error: GitError) -> bool:
 
 
 def has_hung_up(error: GitError) -> bool:
-    """Return whether git died, naming no file, because a filter process did not start."""
+    """Return whether git died because a filter process did not start."""
     return _HUNG_UP in error.stderr
 
 
-def failing_filters(repository: Repository, error: GitError) -> set[str]:
+def find_failing_filters(repository: Repository, error: GitError) -> set[str]:
     lines = error.stderr.splitlines()
     names = {line.partition(_FAILING)[2].rpartition(_FAILED)[0] for line in lines} - {""}
-    return names or (process_filters(repository) if has_hung_up(error) else set())
+    return names or (list_process_filters(repository) if has_hung_up(error) else set())
 
 
-def process_filters(repository: Repository) -> set[str]:
+def list_process_filters(repository: Repository) -> set[str]:
     keys = config.read(repository, _PROCESS)
     return {key.removeprefix("filter.").removesuffix(".process") for key in keys}
 
 
-def filters_off(names: Iterable[str]) -> list[str]:
+def disable_filters(names: Iterable[str]) -> list[str]:
     keys = ("clean=", "smudge=", "process=", "required=false")
     settings = (f"filter.{name}.{key}" for name in sorted(names) for key in keys)
     return list(setting_options(*settings))
@@ -138,20 +138,20 @@ SCRATCH = "ckpt-gitdir"
 WORKTREE_SCRATCH = "ckpt-file"
 
 
-def call(repository: Repository, *arguments: str, options: tuple[str, ...] = ()) -> Completed:
+def run_git(repository: Repository, *arguments: str, options: tuple[str, ...] = ()) -> Completed:
     """Run `git worktree` under the lock; retry while other processes change worktrees."""
     with lock_worktrees(repository):
         for _ in range(_TRIES - 1):
             try:
                 return repository.git.run(*options, "worktree", *arguments)
             except GitError as error:
-                if error.code < 0 or not _is_in_motion(repository):
+                if error.code < 0 or not _are_changing(repository):
                     raise
             time.sleep(_PAUSE)
         return repository.git.run(*options, "worktree", *arguments)
 
 
-def forget(repository: Repository, git_dir: str) -> None:
+def remove_git_dir(repository: Repository, git_dir: str) -> None:
     """Delete the administrative directory of a worktree whose directory is gone."""
     # `git worktree remove --force --force` would also delete mounts in it.
     with lock_worktrees(repository):
@@ -174,15 +174,15 @@ def repair(repository: Repository, path: str) -> None:
     with lock_worktrees(repository):
         old_git_dir = git_dir_of(path)
         git_dir = os.path.join(worktrees_dir(repository), os.path.basename(old_git_dir or ""))
-        is_lost = lacks_commondir(repository, git_dir)
-        if _is_linked(repository, path) and not is_lost:
+        lacks_commondir_file = lacks_commondir(repository, git_dir)
+        if _is_linked(repository, path) and not lacks_commondir_file:
             return
         words = ["worktree", "repair", path]
         if old_git_dir is None or not os.path.isdir(git_dir):
             raise GitError(words, 1, f"{path}: git has no worktree of that name")
         dot_git = os.path.join(os.path.realpath(path), ".git")
         try:
-            if is_lost:
+            if lacks_commondir_file:
                 regular.write(os.path.join(git_dir, COMMONDIR), b"../..\n")
             if not owns_git_dir(repository, old_git_dir):
                 _point_dot_git_to(dot_git, os.path.realpath(git_dir))
@@ -224,8 +224,8 @@ def lock_worktrees(repository: Repository) -> Lock:
     return Lock(os.path.join(repository.make_private_dir(), _LOCK), _PATIENCE)
 
 
-def _is_in_motion(repository: Repository) -> bool:
-    directories = (worktrees_dir(repository), *git_dirs(repository))
+def _are_changing(repository: Repository) -> bool:
+    directories = (worktrees_dir(repository), *list_git_dirs(repository))
     try:
         return any(os.stat(path).st_mtime > time.time() - _RECENTLY for path in directories)
     except FileNotFoundError:
@@ -244,7 +244,7 @@ def _find_main_worktree(repository: Repository) -> str | None:
     settings = config.read(repository, r"^core\.(bare|worktree)$")
     if "core.worktree" in settings:
         return os.path.normpath(os.path.join(repository.common_dir, settings["core.worktree"][-1]))
-    if config.is_on(settings.get("core.bare", ["false"])[-1]):
+    if config.is_true(settings.get("core.bare", ["false"])[-1]):
         return None
     if not repository.is_linked and repository.worktree is not None:
         return repository.worktree
@@ -256,7 +256,7 @@ def write_file(repository: Repository, path: str, data: bytes) -> None:
     regular.write(path, data, scratch=os.path.join(repository.git_dir, WORKTREE_SCRATCH))
 
 
-def seen_from(repository: Repository, path: str) -> Repository | None:
+def open_linked(repository: Repository, path: str) -> Repository | None:
     """Open the linked worktree at `path`; None if it does not belong to `repository`."""
     git_dir = git_dir_of(path)
     if git_dir is None or not owns_git_dir(repository, git_dir) or not os.path.isdir(git_dir):
@@ -316,12 +316,11 @@ def lock_reason(git_dir: str) -> str | None:
 def lacks_commondir(repository: Repository, git_dir: str) -> bool:
     # git writes it before HEAD, and refuses to do anything without it.
     common_dir = read_line(os.path.join(git_dir, COMMONDIR))
-    is_right = common_dir and _is_same(os.path.join(git_dir, common_dir), repository.common_dir)
-    return not is_right and os.path.lexists(os.path.join(git_dir, "HEAD"))
+    is_correct = common_dir and _is_same(os.path.join(git_dir, common_dir), repository.common_dir)
+    return not is_correct and os.path.lexists(os.path.join(git_dir, "HEAD"))
 
 
-def lacks_head(git_dir: str) -> bool:
-    """Return whether a worktree's HEAD is missing or invalid, so that git ignores it."""
+def lacks_valid_head(git_dir: str) -> bool:
     if has_no_head(git_dir):
         return True
     path = os.path.join(git_dir, "HEAD")
@@ -355,25 +354,25 @@ def write_head(repository: Repository, git_dir: str, value: str) -> None:
 def registered(repository: Repository) -> list[tuple[str, str]]:
     return [
         (git_dir, os.path.dirname(os.path.normpath(os.path.join(git_dir, dot_git))))
-        for git_dir in git_dirs(repository)
+        for git_dir in list_git_dirs(repository)
         if (dot_git := read_line(os.path.join(git_dir, "gitdir")))
     ]
 
 
-def unfinished_git_dirs(repository: Repository) -> list[str]:
-    return [git_dir for git_dir in git_dirs(repository) if not read_line(f"{git_dir}/gitdir")]
+def list_unfinished(repository: Repository) -> list[str]:
+    return [git_dir for git_dir in list_git_dirs(repository) if not read_line(f"{git_dir}/gitdir")]
 
 
-def git_dirs(repository: Repository) -> list[str]:
+def list_git_dirs(repository: Repository) -> list[str]:
     directory = worktrees_dir(repository)
     return [os.path.join(directory, name) for name in names_in(directory)]
 
 
 def find_moved(repository: Repository, git_dir: str, path: str, *parents: str) -> str | None:
-    """Find the worktree of `git_dir` beside `path`, in `parents`, or near the main."""
+    """Search for the worktree of `git_dir`, moved away from `path`; None if not found."""
     top = main_worktree(repository)
-    near_main = [top, os.path.dirname(top)] if top is not None else []
-    for parent in (os.path.dirname(path), *parents, *near_main):
+    directories_near_main = [top, os.path.dirname(top)] if top is not None else []
+    for parent in (os.path.dirname(path), *parents, *directories_near_main):
         for candidate in (os.path.join(parent, name) for name in names_in(parent)):
             if _is_same(git_dir_of(candidate) or "/", git_dir):
                 return candidate
@@ -383,36 +382,36 @@ def find_moved(repository: Repository, git_dir: str, path: str, *parents: str) -
 def may_have_moved_along(repository: Repository, git_dir: str, path: str) -> bool:
     """Return whether a worktree may have been moved together with its repository."""
     return any(
-        _lost_git_dir(place, git_dir) for place, _ in _possible_moves(repository, git_dir, path)
+        _has_lost_git_dir(place, git_dir) for place, _ in _list_moves(repository, git_dir, path)
     )
 
 
 def find_left_behind(repository: Repository, git_dir: str, path: str) -> str | None:
-    """Find a worktree whose repository was moved, alone or together with the worktree."""
-    if _lost_git_dir(path, git_dir):
+    """Find the worktree of a moved repository; both may have been moved together."""
+    if _has_lost_git_dir(path, git_dir):
         return path
-    for place, old in _possible_moves(repository, git_dir, path):
-        if git_dir_of(place) == old and not os.path.isdir(old):
-            return place
+    for candidate, old_git_dir in _list_moves(repository, git_dir, path):
+        if git_dir_of(candidate) == old_git_dir and not os.path.isdir(old_git_dir):
+            return candidate
     return None
 
 
-def _lost_git_dir(path: str, git_dir: str) -> bool:
+def _has_lost_git_dir(path: str, git_dir: str) -> bool:
     old_git_dir = git_dir_of(path) or "/"
     is_same_name = os.path.basename(old_git_dir) == os.path.basename(git_dir)
     return is_same_name and not os.path.isdir(old_git_dir)
 
 
-def _possible_moves(repository: Repository, git_dir: str, path: str) -> list[tuple[str, str]]:
+def _list_moves(repository: Repository, git_dir: str, path: str) -> list[tuple[str, str]]:
     # Possible paths after the move, each with the git directory before it.
     top = main_worktree(repository) or repository.common_dir
     parts = path.split(os.sep)
     return [
         (
-            os.path.join(base, *parts[depth:]),
-            os.path.normpath(f"{os.sep.join(parts[:depth])}/{os.path.relpath(git_dir, base)}"),
+            os.path.join(new_base, *parts[depth:]),
+            os.path.normpath(f"{os.sep.join(parts[:depth])}/{os.path.relpath(git_dir, new_base)}"),
         )
-        for base in (top, os.path.dirname(top))
+        for new_base in (top, os.path.dirname(top))
         for depth in range(1, len(parts))
     ]
 

@@ -9,12 +9,12 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git import config
-from gitckpt.git.command import NO_HOOKS, STATUS, nul_ended
+from gitckpt.git.command import NO_HOOKS, STATUS, encode_paths
 from gitckpt.git.files import private_dirs
-from gitckpt.git.files.refs_stat import content_mark
+from gitckpt.git.files.refs_stat import mark_content
 from gitckpt.git.filesystem import copy_in_kernel
-from gitckpt.git.objects.diff import leaves
-from gitckpt.git.objects.encoding import FILES, GITLINK, object_hash, object_id, oid_size
+from gitckpt.git.objects.diff import list_leaves
+from gitckpt.git.objects.encoding import FILES, GITLINK, object_hash, object_id, oid_length
 from gitckpt.git.process import Child, Completed, DeadlinePassed, GitError
 from gitckpt.git.refs import LockHeld
 from gitckpt.git.repository import Repository
@@ -64,15 +64,16 @@ class WorktreeStatus:
 
     @classmethod
     def read(cls, repository: Repository) -> Self:
-        start, mark = _file_system_time(repository), _index_mark(repository)
+        start, mark = _read_file_system_time(repository), _index_mark(repository)
         return cls(repository.git.run("--no-optional-locks", *STATUS).out, start, mark)
 
 
 class PrivateIndex:
     """A private copy of the user's index, deleted at the end of the `with` block.
 
-    `deadline` is on the clock of `time.monotonic`. `is_rebuilt`: the user's index was unreadable,
-    so this one has the files of a commit. `opened` is the time of the copy in nanoseconds.
+    git commands are killed at `deadline`, on the clock of `time.monotonic`. `is_rebuilt` is true if
+    the user's index was unreadable, so that the copy has the files of a commit instead. `opened` is
+    the time of the copy in nanoseconds.
     """
 
     def __init__(self, repository: Repository, deadline: float | None = None) -> None:
@@ -109,7 +110,7 @@ class PrivateIndex:
             message = f"cannot read the files of {top}: the worktree is {state}"
             raise WorktreeError(message, hint="if a run uses this worktree: git ckpt resume")
         try:
-            self.opened = _file_system_time(self.repository)
+            self.opened = _read_file_system_time(self.repository)
         except FileNotFoundError:
             raise self._watch.deletion_error() from None
         try:
@@ -134,7 +135,7 @@ class PrivateIndex:
         self.unlock()
 
     def status(self, *options: str) -> Child:
-        """Return the `git status` from `start_status`; with options, start another one."""
+        """Return the process of `start_status`; with `options`, start a new `git status`."""
         if options:
             self._stop_status()
         child, self._status = self._status, None
@@ -149,7 +150,7 @@ class PrivateIndex:
             child.kill_group()
 
     def copy_from(self, path: str) -> None:
-        """Replace this index by a copy of the one at `path`; delete it if that is missing."""
+        """Replace this index by a copy of `path`; delete this index if `path` is missing."""
         self.close()
         if not os.path.exists(path):
             return
@@ -189,10 +190,10 @@ class PrivateIndex:
         try:
             return self.run(*args, data=data, ok=ok)
         except GitError as error:
-            failing = administration.failing_filters(self.repository, error)
-            if not failing:
+            failing_names = administration.find_failing_filters(self.repository, error)
+            if not failing_names:
                 raise
-        return self.run(*administration.filters_off(failing), *args, data=data, ok=ok)
+        return self.run(*administration.disable_filters(failing_names), *args, data=data, ok=ok)
 
     def start(self, *args: str) -> Child:
         return self.repository.git.start(*self._options, *args, env={"GIT_INDEX_FILE": self.path})
@@ -212,22 +213,22 @@ class PrivateIndex:
 
     def entries(self, mode: bytes = b"") -> list[IndexEntry]:
         # Filtering by mode is faster if few match: 100,000 entries take 0.15 seconds.
-        listing = self.git("ls-files", "--stage", "-v", "-z")
+        output = self.git("ls-files", "--stage", "-v", "-z")
         if mode:
-            listing = b"".join(line + b"\0" for line in listing.split(b"\0") if line[2:8] == mode)
+            output = b"".join(line + b"\0" for line in output.split(b"\0") if line[2:8] == mode)
         return [
             (path, mode, oid.decode("ascii"), int(stage), tag)
-            for tag, mode, oid, stage, path in _ENTRY.findall(listing)
+            for tag, mode, oid, stage, path in _ENTRY.findall(output)
         ]
 
     def refresh(self) -> None:
         self.edit("update-index", "-q", "--refresh", ok=(0, 1))
 
-    def refresh_young(self) -> None:
-        """Compare racy entries now, so that not each `git status` compares them again."""
+    def refresh_racy(self) -> None:
+        """Compare the files of racy entries now, so that later git commands need not."""
         self.edit("update-index", "-q", "--refresh", "--force-write-index", ok=(0, 1))
-        later = time.time() + _GRAIN / 1e9
-        os.utime(self.path, (later, later))
+        future_time = time.time() + _GRAIN / 1e9
+        os.utime(self.path, (future_time, future_time))
 
     def put(self, lines: Iterable[bytes]) -> None:
         """Set index entries from lines `MODE OID STAGE<tab>PATH`; mode 0 removes an entry."""
@@ -237,8 +238,7 @@ class PrivateIndex:
             if "Ignoring path" in result.complaint:  # git succeeds all the same
                 raise GitError(["update-index"], result.code, result.complaint)
 
-    def is_whole(self) -> bool:
-        """Return whether this index has a right checksum: git reads even a truncated one."""
+    def has_valid_checksum(self) -> bool:
         try:
             with open(self.path, "rb") as file:
                 data = file.read()
@@ -246,13 +246,13 @@ class PrivateIndex:
             return True
         # It ends with a checksum, or with zeros by index.skipHash (gitformat-index(5)).
         object_format = self.repository.object_format
-        size = oid_size(object_format)
+        size = oid_length(object_format)
         content, checksum = data[:-size], data[-size:]
-        is_skipped = not checksum.strip(b"\0")
-        return is_skipped or object_hash(object_format, content).digest() == checksum
+        has_no_checksum = not checksum.strip(b"\0")
+        return has_no_checksum or object_hash(object_format, content).digest() == checksum
 
     def update(self, option: str, paths: Iterable[bytes]) -> None:
-        if data := nul_ended(paths):
+        if data := encode_paths(paths):
             self.edit("update-index", option, "-z", "--stdin", data=data)
 
     def rebuild(self, commit: str) -> None:
@@ -263,7 +263,7 @@ class PrivateIndex:
 
     def require_unlocked(self) -> None:
         lock = os.path.join(self.repository.git_dir, "index.lock")
-        if os.path.lexists(lock) and not _is_left_over(lock, self.repository.private_dir):
+        if os.path.lexists(lock) and not _is_of_killed_install(lock, self.repository.private_dir):
             raise LockHeld(lock)
 
     def require_latest(self) -> None:
@@ -273,19 +273,19 @@ class PrivateIndex:
         origin = self._origin
         old = os.fstat(origin.fileno()) if origin is not None else None
         try:
-            new = os.stat(target)
+            new_status = os.stat(target)
         except FileNotFoundError:
             return
-        if self.is_rebuilt or (old is not None and content_mark(new) == content_mark(old)):
+        if self.is_rebuilt or (old is not None and mark_content(new_status) == mark_content(old)):
             return
         words = ("ls-files", "--stage", "-v", "-z")
-        with PrivateIndex(self.repository) as later:
-            listed = later.git(*words)
-        with contextlib.closing(PrivateIndex(self.repository)) as earlier:
+        with PrivateIndex(self.repository) as later_index:
+            later_listing = later_index.git(*words)
+        with contextlib.closing(PrivateIndex(self.repository)) as earlier_index:
             if origin is not None:
-                _copy_index(origin, earlier.path)
-            is_same = listed == earlier.git(*words)
-        if not is_same or (old is not None and os.path.samestat(new, old)):
+                _copy_index(origin, earlier_index.path)
+            is_same = later_listing == earlier_index.git(*words)
+        if not is_same or (old is not None and os.path.samestat(new_status, old)):
             hint = "look at git status, then run the command again"
             raise BusyError(f"another process has changed {target} meanwhile", hint=hint)
 
@@ -296,7 +296,7 @@ class PrivateIndex:
         try:
             with open(self.path, "rb+") as file:
                 os.fsync(file.fileno())
-            if _is_left_over(lock, self.repository.private_dir):
+            if _is_of_killed_install(lock, self.repository.private_dir):
                 os.unlink(lock)
             os.link(self.path, lock)
             try:
@@ -324,7 +324,7 @@ def _copy_index(source: BinaryIO, target: str) -> None:
 
 def _index_mark(repository: Repository) -> object:
     try:
-        return content_mark(os.stat(os.path.join(repository.git_dir, "index")))
+        return mark_content(os.stat(os.path.join(repository.git_dir, "index")))
     except FileNotFoundError:
         return None
 
@@ -342,16 +342,15 @@ def _has_links(repository: Repository) -> bool:
     return True
 
 
-def _file_system_time(repository: Repository) -> int:
+def _read_file_system_time(repository: Repository) -> int:
     directory = repository.make_private_dir()
     os.utime(directory)
     status = os.stat(directory)
-    is_same = repository.worktree is None or os.stat(repository.worktree).st_dev == status.st_dev
-    return status.st_ctime_ns - (0 if is_same else _GRAIN)
+    is_same_fs = repository.worktree is None or os.stat(repository.worktree).st_dev == status.st_dev
+    return status.st_ctime_ns - (0 if is_same_fs else _GRAIN)
 
 
-def _is_left_over(lock: str, directory: str) -> bool:
-    """Return whether a process that was killed in `install` left this lock."""
+def _is_of_killed_install(lock: str, directory: str) -> bool:
     try:
         lock_status = os.stat(lock)
     except FileNotFoundError:
@@ -390,22 +389,22 @@ def intent_oid(object_format: str) -> bytes:
     return object_id("blob", b"", object_format).encode("ascii")
 
 
-def intent_entries(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes]:
+def find_intent_entries(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes]:
     """Return the mode of each intent-to-add entry at one of `paths`."""
     if not paths:
         return {}
     words = [os.fsdecode(path) for path in paths] if len(paths) <= _FEW else []
-    listing = index.git("--literal-pathspecs", "ls-files", "--stage", "--debug", "-z", "--", *words)
+    output = index.git("--literal-pathspecs", "ls-files", "--stage", "--debug", "-z", "--", *words)
     candidates = set(paths)
     return {
         path: mode
-        for mode, path, flags in _INTENT_ENTRY.findall(listing)
+        for mode, path, flags in _INTENT_ENTRY.findall(output)
         if path in candidates and int(flags or b"0", 16) & _FLAG
     }
 
 
 def forget_trees(index: PrivateIndex, paths: Collection[bytes]) -> None:
-    """Drop the cached trees above intent-to-add paths, so that git builds them again."""
+    """Drop the index's cached trees above `paths`, so that git computes them again."""
     # `git reset --hard` takes such an entry for an empty file of the commit, and keeps it in trees.
     # The option changes nothing else: they are not assumed unchanged.
     index.update("--no-assume-unchanged", paths)
@@ -426,8 +425,8 @@ def add_intent(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[byt
     try:
         try:
             for path in paths:
-                full = os.path.join(os.fsencode(scratch), path)
-                _make_placeholder(full, modes.get(path), index.repository.object_format)
+                full_path = os.path.join(os.fsencode(scratch), path)
+                _make_placeholder(full_path, modes.get(path), index.repository.object_format)
         except OSError as error:
             raise GitError(["add"], 1, f"{os.fsdecode(error.filename)}: {error.strerror}") from None
         words = (f"--work-tree={scratch}", "-C", scratch, "--literal-pathspecs", *_ADD)
@@ -446,8 +445,8 @@ def _make_placeholder(path: bytes, mode: bytes | None, object_format: str) -> No
             os.makedirs(os.path.join(path, b".git", name))
         settings = "[core]\n\trepositoryformatversion = 1\n"
         settings += f"[extensions]\n\tobjectFormat = {object_format}\n"
-        head = intent_oid(object_format) + b"\n"  # any oid will do
-        for name, content in ((b"config", settings.encode("ascii")), (b"HEAD", head)):
+        head_content = intent_oid(object_format) + b"\n"  # any oid will do
+        for name, content in ((b"config", settings.encode("ascii")), (b"HEAD", head_content)):
             with open(os.path.join(path, b".git", name), "xb") as file:
                 file.write(content)
     else:
@@ -462,22 +461,22 @@ _ALL = b"/*"
 
 
 def read_sparse(repository: Repository) -> bytes | None:
-    """Return the sparse settings of a worktree; None if its checkout is not sparse."""
+    """Return a worktree's sparse-checkout settings as text; None if it is not sparse."""
     try:
         with open(os.path.join(repository.git_dir, "info", "sparse-checkout"), "rb") as file:
             patterns = file.read().splitlines()
     except FileNotFoundError:
         return None  # git then takes every file, whatever the configuration says
     settings = config.read(repository, _SPARSE_SETTINGS)
-    values = {name: config.is_on(listed_values[-1]) for name, listed_values in settings.items()}
+    values = {name: config.is_true(listed_values[-1]) for name, listed_values in settings.items()}
     if not values.get("core.sparsecheckout"):
         return None
-    listed = repository.git.run(*NO_HOOKS, "sparse-checkout", "list").out
+    listed_patterns = repository.git.run(*NO_HOOKS, "sparse-checkout", "list").out
     # git lists patterns that it did not write as they are ("disabling cone pattern matching").
-    is_converted = _ALL in patterns and _ALL not in listed.splitlines()
+    is_converted = _ALL in patterns and _ALL not in listed_patterns.splitlines()
     is_cone = values.get("core.sparsecheckoutcone") and is_converted
     words = ["cone" if is_cone else "no-cone", *(["index"] if values.get("index.sparse") else [])]
-    return " ".join(words).encode() + b"\n" + listed
+    return " ".join(words).encode() + b"\n" + listed_patterns
 
 
 def restore_sparse(repository: Repository, settings: bytes | None) -> None:
@@ -487,11 +486,11 @@ def restore_sparse(repository: Repository, settings: bytes | None) -> None:
         if read_sparse(repository) is not None:
             repository.git.run(*NO_HOOKS, "sparse-checkout", "disable")
         return
-    head, _, listed = settings.partition(b"\n")
-    words = head.split()
+    options_line, _, patterns = settings.partition(b"\n")
+    words = options_line.split()
     cone = "--cone" if words[:1] == [b"cone"] else "--no-cone"
     index = "--sparse-index" if b"index" in words else "--no-sparse-index"
-    repository.git.run(*NO_HOOKS, "sparse-checkout", "set", cone, index, "--stdin", data=listed)
+    repository.git.run(*NO_HOOKS, "sparse-checkout", "set", cone, index, "--stdin", data=patterns)
 
 
 # What git would ignore by the rules of a snapshot.
@@ -499,18 +498,18 @@ def restore_sparse(repository: Repository, settings: bytes | None) -> None:
 RULES = b".gitignore"
 
 
-def rules_in(repository: Repository, tree: str) -> dict[bytes, str]:
+def list_rules(repository: Repository, tree: str) -> dict[bytes, str]:
     return {
         path: oid
-        for path, mode, oid in leaves(repository, tree)
+        for path, mode, oid in list_leaves(repository, tree)
         if os.path.basename(path) == RULES and mode in FILES
     }
 
 
-def ignored_by(
+def find_ignored(
     repository: Repository, rules: Mapping[bytes, str], paths: Sequence[bytes]
 ) -> set[bytes]:
-    """Return the paths that .gitignore files (oid by path) or the user's rules ignore."""
+    """Return which of `paths` git ignores; `rules` has the oids of .gitignore files."""
     if not paths:
         return set()
     scratch = repository.scratch("rules")

@@ -1,4 +1,4 @@
-"""Find and copy repositories of submodules: checked out, or in git's `modules`.
+"""Find and copy submodule repositories, in worktrees and in git's `modules`.
 
 Names in `.gitmodules` never become paths: this module walks git's directories, without following
 links.
@@ -16,7 +16,7 @@ from gitckpt.git.command import Git
 from gitckpt.git.files import regular
 from gitckpt.git.files.refs_stat import may_exist, read_loose
 from gitckpt.git.filesystem import names_in
-from gitckpt.git.objects.diff import leaf, leaves
+from gitckpt.git.objects.diff import find_leaf, list_leaves
 from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.process import LOCAL_ONLY, OFFLINE, environment, git_executable, run
 from gitckpt.git.repository import Repository
@@ -42,7 +42,7 @@ _FORBIDDEN_PARTS = (b"", b".", b"..", b".git")
 _REPOSITORY_DIRS = (b"objects", b"refs")
 
 
-def seen_from(repository: Repository, path: bytes) -> Repository | None:
+def open_checkout(repository: Repository, path: bytes) -> Repository | None:
     """Return the repository of the submodule checked out at `path`; None without one."""
     top = checkout_path(repository, path)
     if top is None:
@@ -63,25 +63,25 @@ def may_have_submodules(repository: Repository) -> bool:
     return has_modules or any(os.path.lexists(f"{top}/.gitmodules") for top in tops if top)
 
 
-def head_of(top: bytes) -> str | None:
+def read_head(top: bytes) -> str | None:
     words = ("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
     result = run([git_executable(), "-C", os.fsdecode(top), *words], env=environment(OFFLINE))
     return result.text or None if result.code == 0 else None
 
 
-def git_dirs_inside(repository: Repository) -> list[bytes]:
+def find_git_dirs_inside(repository: Repository) -> list[bytes]:
     """Return the repository's git directories in the worktree, except `.git`."""
     top = os.path.realpath(repository.worktree or os.curdir)
     git_dirs = {os.path.realpath(repository.git_dir), os.path.realpath(repository.common_dir)}
     module_dirs = {os.path.relpath(git_dir, top) for git_dir in git_dirs}
     outside = (os.curdir, os.pardir, ".git")
-    return sorted(os.fsencode(place) for place in module_dirs if place.split("/")[0] not in outside)
+    return sorted(os.fsencode(path) for path in module_dirs if path.split("/")[0] not in outside)
 
 
-def bare_repositories(top: bytes, paths: Iterable[bytes]) -> list[bytes]:
+def find_bare_repositories(top: bytes, paths: Iterable[bytes]) -> list[bytes]:
     """Return which parent directories of `paths` look like bare repositories."""
     paths = {os.path.dirname(path) for path in paths if os.path.basename(path) == b"HEAD"} - {b""}
-    return sorted(path for path in paths if _has_parts(os.path.join(top, path)))
+    return sorted(path for path in paths if _has_repository_dirs(os.path.join(top, path)))
 
 
 def is_below(path: bytes, directories: Collection[bytes]) -> bool:
@@ -93,18 +93,16 @@ def has_modules(git_dir: str) -> bool:
     return os.path.isdir(os.path.join(git_dir, "modules"))
 
 
-def repositories_of_submodules(
-    repository: Repository, paths: Collection[bytes] = ()
-) -> list[Repository]:
-    """Return the submodule repositories in `modules`, and in `.git` below `paths`."""
-    git_dirs = [git_dir for place in _module_dirs(repository) for git_dir in _git_dirs(place)]
-    tops = [repository.worktree, *(path for _, path in administration.registered(repository))]
+def list_repositories(repository: Repository, paths: Collection[bytes] = ()) -> list[Repository]:
+    """Return submodule repositories: all in `modules`, and each `.git` at `paths`."""
+    git_dirs = [git_dir for modules in _module_dirs(repository) for git_dir in _git_dirs(modules)]
+    worktrees = [repository.worktree, *(path for _, path in administration.registered(repository))]
     if repository.is_linked:
-        tops.append(administration.main_worktree(repository))
-    for top in dict.fromkeys(filter(None, tops)):
+        worktrees.append(administration.main_worktree(repository))
+    for worktree in dict.fromkeys(filter(None, worktrees)):
         for path in paths:
-            dot_git = os.path.join(top, os.fsdecode(path), ".git")
-            if is_plain(path) and not _is_through_link(top, path) and _is_git_dir(dot_git):
+            dot_git = os.path.join(worktree, os.fsdecode(path), ".git")
+            if is_valid_path(path) and not _has_link(worktree, path) and _is_git_dir(dot_git):
                 git_dirs.append(dot_git)
     return [_open_store(git_dir, repository.object_format) for git_dir in dict.fromkeys(git_dirs)]
 
@@ -129,56 +127,59 @@ def clone(
     `refs` are patterns of refs to copy besides branches, tags and remote-tracking branches.
     """
     module_dirs = [
-        place for place in _module_dirs(superproject) if store.git_dir.startswith(place + os.sep)
+        parent for parent in _module_dirs(superproject) if store.git_dir.startswith(parent + os.sep)
     ]
     name = os.path.relpath(store.git_dir, module_dirs[0]) if module_dirs else os.fsdecode(path)
-    final = os.path.join(target.git_dir, "modules", name)
-    if not os.path.lexists(final):
+    final_path = os.path.join(target.git_dir, "modules", name)
+    if not os.path.lexists(final_path):
         scratch = os.path.join(target.git_dir, f"ckpt-making-{os.urandom(4).hex()}")
         words = ("clone", "--quiet", "--bare", "--local", "--template=", store.git_dir, scratch)
         store.git.run(*_LOCALLY, *words, env=LOCAL_ONLY)
         copy = _open_store(scratch, store.object_format)
-        specs = [f"+{ref}:{ref}" for ref in ("refs/remotes/*", *refs)]
-        copy.git.run(*_LOCALLY, *_FETCH, store.git_dir, *specs, env=LOCAL_ONLY)
+        refspecs = [f"+{ref}:{ref}" for ref in ("refs/remotes/*", *refs)]
+        copy.git.run(*_LOCALLY, *_FETCH, store.git_dir, *refspecs, env=LOCAL_ONLY)
         _copy_settings(store, copy)
         copy.close()
         try:
-            os.makedirs(os.path.dirname(final), exist_ok=True)
-            os.rename(scratch, final)
+            os.makedirs(os.path.dirname(final_path), exist_ok=True)
+            os.rename(scratch, final_path)
         except OSError as error:
-            raise WorktreeError(f"cannot create {final}: {error.strerror}") from None
-    return _open_store(final, store.object_format)
+            raise WorktreeError(f"cannot create {final_path}: {error.strerror}") from None
+    return _open_store(final_path, store.object_format)
 
 
-def pairs(repository: Repository, git_dir: str) -> Iterator[Pair]:
-    """Yield each submodule below `git_dir`: name, repository, and main repository."""
-    for name, submodule, main in _pairs(
+def iterate_pairs(repository: Repository, git_dir: str) -> Iterator[Pair]:
+    """Yield the name and the repository of each submodule in `git_dir`.
+
+    The third item is the repository of the same submodule in the main worktree, or None.
+    """
+    for name, submodule, main_repository in _pairs(
         git_dir, repository.common_dir, "", repository.object_format
     ):
         with contextlib.closing(submodule):
-            yield name, submodule, main
-        if main is not None:
-            main.close()
+            yield name, submodule, main_repository
+        if main_repository is not None:
+            main_repository.close()
 
 
-def nested_pairs(submodule: Repository, copy: Repository) -> Iterator[Pair]:
-    """Yield the submodules nested in a submodule, each with its repository in `copy`."""
+def iterate_nested_pairs(submodule: Repository, copy: Repository) -> Iterator[Pair]:
+    """Yield each submodule nested in `submodule`, with its counterpart in `copy`."""
     return _pairs(submodule.git_dir, copy.git_dir, "", submodule.object_format)
 
 
-def _pairs(git_dir: str, other_dir: str, above: str, object_format: str) -> Iterator[Pair]:
-    place = os.path.join(git_dir, "modules")
-    for inner in _git_dirs(place):
-        name = os.path.relpath(inner, place)
-        twin = os.path.join(other_dir, "modules", name)
-        twin_store = _open_store(twin, object_format) if _is_git_dir(twin) else None
-        yield above + name, _open_store(inner, object_format), twin_store
-        yield from _pairs(inner, twin, f"{above}{name}/", object_format)
+def _pairs(git_dir: str, other_dir: str, name_prefix: str, object_format: str) -> Iterator[Pair]:
+    modules_dir = os.path.join(git_dir, "modules")
+    for inner_git_dir in _git_dirs(modules_dir):
+        name = os.path.relpath(inner_git_dir, modules_dir)
+        twin_git_dir = os.path.join(other_dir, "modules", name)
+        twin_store = _open_store(twin_git_dir, object_format) if _is_git_dir(twin_git_dir) else None
+        yield name_prefix + name, _open_store(inner_git_dir, object_format), twin_store
+        yield from _pairs(inner_git_dir, twin_git_dir, f"{name_prefix}{name}/", object_format)
 
 
 def is_copy(repository: Repository, candidate: Repository, commit: str) -> bool:
-    """Return whether `candidate` is in `modules`, or has the submodule's commit."""
-    module_dirs = tuple(os.path.realpath(place) + os.sep for place in _module_dirs(repository))
+    """Return whether `candidate` lies in a `modules` directory, or has `commit`."""
+    module_dirs = tuple(os.path.realpath(modules) + os.sep for modules in _module_dirs(repository))
     is_in_modules = os.path.realpath(candidate.common_dir).startswith(module_dirs)
     return is_in_modules or (
         bool(commit) and candidate.cat_file.info(f"{commit}^{{commit}}") is not None
@@ -202,13 +203,13 @@ def _copy_settings(store: Repository, copy: Repository) -> None:
     for entry in store.git.run("config", "--file", source, "--list", "-z").out.split(b"\0")[:-1]:
         key, is_set, value = entry.partition(b"\n")
         section, _, subkey = key.partition(b".")
-        name, _, last = subkey.rpartition(b".")
+        name, _, last_part = subkey.rpartition(b".")
         # The copy keeps the settings on its storage.
         if section == b"extensions" or key in _STORAGE_SETTINGS:
             continue
-        title = b'%s "%s"' % (section, _escaped(name)) if name else section
-        quoted = b' = "%s"' % _escaped(value).replace(b"\n", b"\\n") if is_set else b""
-        text += b"[%s]\n\t%s%s\n" % (title, last, quoted)
+        section_title = b'%s "%s"' % (section, _escape(name)) if name else section
+        quoted_value = b' = "%s"' % _escape(value).replace(b"\n", b"\\n") if is_set else b""
+        text += b"[%s]\n\t%s%s\n" % (section_title, last_part, quoted_value)
     try:
         with open(file, "ab") as config:
             config.write(text)
@@ -216,7 +217,7 @@ def _copy_settings(store: Repository, copy: Repository) -> None:
         raise WorktreeError(f"cannot write {file}: {error.strerror}") from None
 
 
-def _escaped(value: bytes) -> bytes:
+def _escape(value: bytes) -> bytes:
     return value.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
 
 
@@ -225,10 +226,10 @@ def attach(store: Repository, top: str) -> Repository | None:
 
     Returns None if the directory is not empty, or the repository has another worktree.
     """
-    recorded = _recorded_worktree(store) or top
-    has_moved = os.path.realpath(recorded) != os.path.realpath(top)
-    is_elsewhere = has_moved and os.path.lexists(os.path.join(recorded, ".git"))
-    if is_elsewhere or store.is_linked or os.path.basename(store.git_dir) == ".git":
+    recorded_top = _recorded_worktree(store) or top
+    has_moved = os.path.realpath(recorded_top) != os.path.realpath(top)
+    has_other_worktree = has_moved and os.path.lexists(os.path.join(recorded_top, ".git"))
+    if has_other_worktree or store.is_linked or os.path.basename(store.git_dir) == ".git":
         return None
     try:
         os.makedirs(top, exist_ok=True)
@@ -247,10 +248,9 @@ def _recorded_worktree(store: Repository) -> str | None:
     return os.path.normpath(os.path.join(store.git_dir, value)) if value else None
 
 
-def is_lost(store: Repository) -> bool:
-    """Return whether a submodule's `core.worktree` names a directory without `.git`."""
-    recorded = _recorded_worktree(store)
-    return recorded is not None and not os.path.lexists(os.path.join(recorded, ".git"))
+def has_lost_worktree(store: Repository) -> bool:
+    recorded_top = _recorded_worktree(store)
+    return recorded_top is not None and not os.path.lexists(os.path.join(recorded_top, ".git"))
 
 
 def set_worktree(store: Repository, top: str) -> None:
@@ -265,13 +265,13 @@ def _write_dot_git(store: Repository, top: str) -> None:
     regular.write(os.path.join(top, ".git"), os.fsencode(f"gitdir: {target}\n"), scratch=scratch)
 
 
-def checked_out_at(repository: Repository, store: Repository) -> bytes | None:
+def find_checkout(repository: Repository, store: Repository) -> bytes | None:
     """Return the path where the worktree checks out the submodule `store`, or None."""
-    recorded = _recorded_worktree(store)
-    if recorded is None or repository.worktree is None:
+    recorded_top = _recorded_worktree(store)
+    if recorded_top is None or repository.worktree is None:
         return None
     worktree = os.path.realpath(repository.worktree)
-    path = os.fsencode(os.path.relpath(os.path.realpath(recorded), worktree))
+    path = os.fsencode(os.path.relpath(os.path.realpath(recorded_top), worktree))
     top = checkout_path(repository, path)
     git_dir = administration.git_dir_of(top) if top is not None else None
     is_same = os.path.realpath(git_dir or "/") == os.path.realpath(store.git_dir)
@@ -280,26 +280,26 @@ def checked_out_at(repository: Repository, store: Repository) -> bytes | None:
 
 def move(repository: Repository, store: Repository, path: bytes, top: str) -> Repository:
     worktree = repository.worktree or ""
-    old = os.path.join(worktree, os.fsdecode(path))
+    old_path = os.path.join(worktree, os.fsdecode(path))
     try:
         os.makedirs(top, exist_ok=True)
-        os.rename(old, top)
-        _reconnect(store, old, top)
-        above = os.path.dirname(old)
-        while above != worktree and not os.listdir(above):
-            os.rmdir(above)
-            above = os.path.dirname(above)
+        os.rename(old_path, top)
+        _reconnect(store, old_path, top)
+        parent_dir = os.path.dirname(old_path)
+        while parent_dir != worktree and not os.listdir(parent_dir):
+            os.rmdir(parent_dir)
+            parent_dir = os.path.dirname(parent_dir)
     except OSError as error:
-        raise WorktreeError(f"cannot move {old} to {top}: {error.strerror}") from None
+        raise WorktreeError(f"cannot move {old_path} to {top}: {error.strerror}") from None
     return Repository(store.git_dir, top, store.object_format)
 
 
-def _reconnect(store: Repository, old: str, top: str) -> None:
+def _reconnect(store: Repository, old_top: str, top: str) -> None:
     for git_dir in _git_dirs(os.path.join(store.git_dir, "modules")):
-        with contextlib.closing(_open_store(git_dir, store.object_format)) as inner:
-            below = os.path.relpath(_recorded_worktree(inner) or old, old)
-            if below != "." and not below.startswith(".."):
-                _reconnect(inner, os.path.join(old, below), os.path.join(top, below))
+        with contextlib.closing(_open_store(git_dir, store.object_format)) as inner_store:
+            subpath = os.path.relpath(_recorded_worktree(inner_store) or old_top, old_top)
+            if subpath != "." and not subpath.startswith(".."):
+                _reconnect(inner_store, os.path.join(old_top, subpath), os.path.join(top, subpath))
     if os.path.isfile(os.path.join(top, ".git")):
         set_worktree(store, top)
         _write_dot_git(store, top)
@@ -307,19 +307,19 @@ def _reconnect(store: Repository, old: str, top: str) -> None:
 
 def checkout_path(repository: Repository, path: bytes) -> str | None:
     top = repository.worktree
-    if top is None or not is_plain(path) or _is_through_link(top, path):
+    if top is None or not is_valid_path(path) or _has_link(top, path):
         return None
     return os.path.join(top, os.fsdecode(path))
 
 
 def find_with_ref(repository: Repository, path: bytes, ref: str) -> Repository | None:
     """Return a repository of the submodule at `path` that has `ref`; None without one."""
-    return _first_with(
-        [seen_from(repository, path), *repositories_of_submodules(repository, [path])], ref
+    return _find_first_with(
+        [open_checkout(repository, path), *list_repositories(repository, [path])], ref
     )
 
 
-def _first_with(candidates: Iterable[Repository | None], ref: str) -> Repository | None:
+def _find_first_with(candidates: Iterable[Repository | None], ref: str) -> Repository | None:
     for candidate in filter(None, candidates):
         if has_ref(candidate, ref):
             return candidate
@@ -328,20 +328,20 @@ def _first_with(candidates: Iterable[Repository | None], ref: str) -> Repository
 
 
 def find_nested(repository: Repository, ref: str) -> Repository | None:
-    """Find a repository with `ref`, nested in the same submodule of another worktree."""
+    """Find a repository that has `ref`, nested in this submodule in another worktree."""
     # git clones a submodule again for each linked worktree, without the submodules nested in it.
     parts, object_format = repository.common_dir.split(os.sep), repository.object_format
     for start in (number for number, part in enumerate(parts) if part == "modules"):
-        above = parts[: start - 2] if parts[start - 2] == "worktrees" else parts[:start]
-        superproject = _open_store(os.sep.join(above), object_format)
+        prefix = parts[: start - 2] if parts[start - 2] == "worktrees" else parts[:start]
+        superproject = _open_store(os.sep.join(prefix), object_format)
         if not _is_git_dir(superproject.git_dir):
             continue
-        twins = [os.path.join(place, *parts[start + 1 :]) for place in _module_dirs(superproject)]
-        twins = [twin for twin in twins if twin != repository.common_dir]
-        git_dirs = (path for twin in twins for path in _git_dirs(os.path.join(twin, "modules")))
-        nested = _first_with((_open_store(git_dir, object_format) for git_dir in git_dirs), ref)
-        if nested is not None:
-            return nested
+        copies = [os.path.join(place, *parts[start + 1 :]) for place in _module_dirs(superproject)]
+        copies = [twin for twin in copies if twin != repository.common_dir]
+        git_dirs = (path for twin in copies for path in _git_dirs(os.path.join(twin, "modules")))
+        store = _find_first_with((_open_store(git_dir, object_format) for git_dir in git_dirs), ref)
+        if store is not None:
+            return store
     return None
 
 
@@ -358,24 +358,23 @@ def has_ref(repository: Repository, ref: str) -> bool:
     return may_exist(repository, ref) and repository.cat_file.info(ref) is not None
 
 
-def is_plain(path: bytes) -> bool:
-    """Return whether git accepts this path for a submodule."""
+def is_valid_path(path: bytes) -> bool:
     return (
         not any(part.lower() in _FORBIDDEN_PARTS for part in path.split(b"/")) and b"\0" not in path
     )
 
 
 def is_submodule(repository: Repository, tree: str, path: bytes) -> bool:
-    entry = leaf(repository, tree, path)
+    entry = find_leaf(repository, tree, path)
     return entry is not None and entry[1] == GITLINK
 
 
-def submodules_of(repository: Repository, tree: str) -> list[tuple[bytes, str]]:
-    return [(path, oid) for path, mode, oid in leaves(repository, tree) if mode == GITLINK]
+def list_submodules(repository: Repository, tree: str) -> list[tuple[bytes, str]]:
+    return [(path, oid) for path, mode, oid in list_leaves(repository, tree) if mode == GITLINK]
 
 
 def unquote(text: str) -> bytes:
-    """Decode a path of a checkpoint's document: only non-UTF-8 paths are C-quoted."""
+    """Decode a path from a checkpoint's document; only non-UTF-8 paths are C-quoted."""
     data = os.fsencode(text)
     if len(data) > 1 and data[:1] == data[-1:] == b'"' and _OCTAL.search(data):
         path = _OCTAL.sub(lambda match: bytes([int(match[1], 8)]), data[1:-1])
@@ -387,13 +386,13 @@ def unquote(text: str) -> bytes:
 
 
 def _module_dirs(repository: Repository) -> list[str]:
-    tops = (repository.common_dir, *administration.git_dirs(repository))
+    tops = (repository.common_dir, *administration.list_git_dirs(repository))
     return [os.path.join(top, "modules") for top in tops]
 
 
-def _git_dirs(place: str) -> Iterator[str]:
-    for name in names_in(place) if not os.path.islink(place) else ():
-        path = os.path.join(place, name)
+def _git_dirs(directory: str) -> Iterator[str]:
+    for name in names_in(directory) if not os.path.islink(directory) else ():
+        path = os.path.join(directory, name)
         if _is_git_dir(path):
             yield path
         elif os.path.isdir(path):
@@ -401,15 +400,15 @@ def _git_dirs(place: str) -> Iterator[str]:
 
 
 def _is_git_dir(path: str) -> bool:
-    has_parts = _has_parts(os.fsencode(path))
+    has_parts = _has_repository_dirs(os.fsencode(path))
     return has_parts and not os.path.islink(path) and os.path.isfile(os.path.join(path, "HEAD"))
 
 
-def _has_parts(path: bytes) -> bool:
+def _has_repository_dirs(path: bytes) -> bool:
     return all(os.path.isdir(os.path.join(path, name)) for name in _REPOSITORY_DIRS)
 
 
-def _is_through_link(top: str, path: bytes) -> bool:
+def _has_link(top: str, path: bytes) -> bool:
     parts = os.fsdecode(path).split("/")
     depths = range(1, len(parts) + 1)
     return any(os.path.islink(os.path.join(top, *parts[:depth])) for depth in depths)

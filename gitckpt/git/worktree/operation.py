@@ -53,17 +53,17 @@ def collect(repository: Repository) -> dict[str, bytes]:
     for name in FILES:
         path = os.path.join(repository.git_dir, name)
         if os.path.isfile(path):
-            files[name] = _content(path)
+            files[name] = _read_content(path)
     is_am = os.path.exists(os.path.join(repository.git_dir, *_AM))
     for name in PSEUDO_REFS:
-        value = repository.pseudo_ref(name) if is_am or name != _TRACE else None
+        value = repository.read_pseudo_ref(name) if is_am or name != _TRACE else None
         if value is not None:
             files[name] = value.encode("ascii") + b"\n"
     for directory in DIRECTORIES:
         for parent, _, names in os.walk(os.path.join(repository.git_dir, directory)):
             for name in names:
                 path = os.path.join(parent, name)
-                files[os.path.relpath(path, repository.git_dir)] = _content(path)
+                files[os.path.relpath(path, repository.git_dir)] = _read_content(path)
     for ref, oid in _worktree_refs(repository).items():
         files[ref] = oid.encode("ascii") + b"\n"
     return files
@@ -72,15 +72,15 @@ def collect(repository: Repository) -> dict[str, bytes]:
 def write_keep_commit(
     repository: Repository, objects: Objects, files: Mapping[str, bytes], head: str
 ) -> str | None:
-    """Write a commit that keeps an operation's commits; None if HEAD reaches them."""
+    """Write a commit that protects an operation's commits from gc; None if unneeded."""
     # Branches and reflogs that lead to these commits may be gone when the operation goes on.
-    tips = _tips(repository, _commits_in(repository, files), head)
+    tips = _find_tips(repository, _find_commits(repository, files), head)
     if not tips:
         return None
     from gitckpt.git.objects import encoding
 
     commits = repository.cat_file.contents(tips)
-    dates = [encoding.commit_date(commit[2]) for commit in commits if commit is not None]
+    dates = [encoding.parse_date(commit[2]) for commit in commits if commit is not None]
     oid, items = encoding.encode_merge(tips, max(dates, default=0), repository.object_format)
     objects.write(items)
     return oid
@@ -89,7 +89,7 @@ def write_keep_commit(
 def bring_back(repository: Repository, files: Mapping[str, bytes]) -> None:
     """Restore an operation from files that `collect` returned; ignore other files."""
     require_objects(repository, files)
-    for name, oid in _refs_in(files).items():
+    for name, oid in _select_refs(files).items():
         repository.git.run("update-ref", "--no-deref", name, oid)
     for name, content in files.items():
         if name in FILES or (name.split("/")[0] in DIRECTORIES and "/" in name and _is_plain(name)):
@@ -99,7 +99,7 @@ def bring_back(repository: Repository, files: Mapping[str, bytes]) -> None:
                 file.write(content)
 
 
-def rebased_branch(files: Mapping[str, bytes]) -> str | None:
+def find_rebased_branch(files: Mapping[str, bytes]) -> str | None:
     """Return the short name of the branch that a rebase moves at its end, or None."""
     for directory in _REBASES:
         words = files.get(f"{directory}/head-name", b"").split()
@@ -109,8 +109,8 @@ def rebased_branch(files: Mapping[str, bytes]) -> str | None:
 
 
 def is_branch_unmoved(repository: Repository, files: Mapping[str, bytes]) -> bool:
-    """Return whether a rebase's branch is where it began; True for other operations."""
-    branch = rebased_branch(files)
+    """Return whether a rebase's branch has not moved; True for other operations."""
+    branch = find_rebased_branch(files)
     if branch is None:
         return True
     starts = [files[name].strip() for name in _STARTS if name in files]
@@ -119,10 +119,10 @@ def is_branch_unmoved(repository: Repository, files: Mapping[str, bytes]) -> boo
 
 
 def would_move_branch(files: Mapping[str, bytes], branch: str | None, source: str | None) -> bool:
-    """Return whether an operation that began on branch `source` would move `branch`."""
+    """Return whether an operation, such as a rebase on `source`, would move `branch`."""
     # To continue or abort it moves HEAD (sequencer.c, builtin/am.c).
-    moves = any(name.split("/")[0] in DIRECTORIES for name in files)
-    return moves and branch is not None and branch != source
+    moves_head = any(name.split("/")[0] in DIRECTORIES for name in files)
+    return moves_head and branch is not None and branch != source
 
 
 def moves_no_branch(repository: Repository, files: Mapping[str, bytes]) -> bool:
@@ -133,20 +133,20 @@ def moves_no_branch(repository: Repository, files: Mapping[str, bytes]) -> bool:
 def detach(repository: Repository, files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the files of an operation, edited so that its end moves no branch."""
     # A rebase sets its branch and others (git-rebase(1), `--update-refs`), even if they moved.
-    edited = {name: data for name, data in files.items() if name != "rebase-merge/update-refs"}
+    new_files = {name: data for name, data in files.items() if name != "rebase-merge/update-refs"}
     for directory in _REBASES:
-        if edited.get(f"{directory}/head-name", b"").startswith(b"refs/"):
-            edited[f"{directory}/head-name"] = _DETACHED
-    if INSTRUCTIONS in edited:
-        lines = edited[INSTRUCTIONS].splitlines(keepends=True)
-        edited[INSTRUCTIONS] = b"".join(
+        if new_files.get(f"{directory}/head-name", b"").startswith(b"refs/"):
+            new_files[f"{directory}/head-name"] = _DETACHED
+    if INSTRUCTIONS in new_files:
+        lines = new_files[INSTRUCTIONS].splitlines(keepends=True)
+        new_files[INSTRUCTIONS] = b"".join(
             line for line in lines if line.split(None, 1)[:1] not in ([b"update-ref"], [b"u"])
         )
-    words = edited.get("BISECT_START", b"").split()
-    start = repository.cat_file.info(os.fsdecode(_BRANCH + words[0])) if len(words) == 1 else None
-    if start is not None:
-        edited["BISECT_START"] = start[0].encode("ascii") + b"\n"
-    return edited
+    words = new_files.get("BISECT_START", b"").split()
+    tip = repository.cat_file.info(os.fsdecode(_BRANCH + words[0])) if len(words) == 1 else None
+    if tip is not None:
+        new_files["BISECT_START"] = tip[0].encode("ascii") + b"\n"
+    return new_files
 
 
 def hint_on_branch(branch: str) -> str:
@@ -157,7 +157,7 @@ def hint_on_branch(branch: str) -> str:
 
 
 def require_objects(repository: Repository, files: Mapping[str, bytes]) -> None:
-    for name, oid in _refs_in(files).items():
+    for name, oid in _select_refs(files).items():
         if repository.cat_file.info(oid) is None:
             message = f"the operation in progress needs {oid} as {name}, and the object is missing"
             raise WorktreeError(message, hint="find the cause: git ckpt verify")
@@ -179,17 +179,17 @@ def end_operation(repository: Repository) -> None:
 
 def _worktree_refs(repository: Repository) -> dict[str, str]:
     words = ("for-each-ref", "--format=%(refname) %(objectname)", *REFS)
-    listing = repository.git.run(*words).out.decode("utf-8", "surrogateescape")
-    return dict(line.split(" ") for line in listing.splitlines())
+    ref_lines = repository.git.run(*words).out.decode("utf-8", "surrogateescape")
+    return dict(line.split(" ") for line in ref_lines.splitlines())
 
 
-def _refs_in(files: Mapping[str, bytes]) -> dict[str, str]:
+def _select_refs(files: Mapping[str, bytes]) -> dict[str, str]:
     # Only refs that `collect` can return: the names may have been fetched.
     refs: dict[str, str] = {}
     for name, content in sorted(files.items()):
         parents = {name[:end] for end, character in enumerate(name) if character == "/"}
-        is_below = name.startswith(_BELOW_REFS) and _is_plain(name) and not parents & refs.keys()
-        is_ref = is_below or name in PSEUDO_REFS
+        is_local = name.startswith(_BELOW_REFS) and _is_plain(name) and not parents & refs.keys()
+        is_ref = is_local or name in PSEUDO_REFS
         oid = content.decode("ascii", "replace").strip()
         if is_ref and ids.is_oid(oid):
             refs[name] = oid
@@ -200,7 +200,7 @@ def _is_plain(name: str) -> bool:
     return not {"", ".", ".."} & set(name.split("/"))
 
 
-def _tips(repository: Repository, commits: set[str], head: str) -> list[str]:
+def _find_tips(repository: Repository, commits: set[str], head: str) -> list[str]:
     if not commits or (len(commits) == 1 and not head):
         return [*commits]
     # Walk only what HEAD does not lead to: the history may be long, or damaged far below.
@@ -212,7 +212,7 @@ def _tips(repository: Repository, commits: set[str], head: str) -> list[str]:
     return sorted(commits & {line[0] for line in lines} - parents)
 
 
-def _commits_in(repository: Repository, files: Mapping[str, bytes]) -> set[str]:
+def _find_commits(repository: Repository, files: Mapping[str, bytes]) -> set[str]:
     # Todo lists abbreviate commits.
     oids: set[str] = set()
     for name, content in files.items():
@@ -225,7 +225,7 @@ def _commits_in(repository: Repository, files: Mapping[str, bytes]) -> set[str]:
     return {commit[0] for commit in commits if commit is not None}
 
 
-def _content(path: str) -> bytes:
+def _read_content(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()
 
@@ -240,18 +240,18 @@ _LARGEST_MAP = 256 << 20  # bytes: three million commits of 82 bytes each
 _LINES = 64 << 10  # bytes: a reflog line is much shorter
 
 
-def amended(repository: Repository) -> list[tuple[str, str]]:
+def read_amended(repository: Repository) -> list[tuple[str, str]]:
     head = repository.cat_file.info("HEAD")
     old, new = (*_newest_of_reflog(repository).split()[:2], b"", b"")[:2]
-    return _pairs([b"%s %s" % (old, new)]) if head and new == head[0].encode("ascii") else []
+    return _parse_pairs([b"%s %s" % (old, new)]) if head and new == head[0].encode("ascii") else []
 
 
-def rebased(repository: Repository) -> list[tuple[str, str]]:
+def read_rebased(repository: Repository) -> list[tuple[str, str]]:
     """Return the commits of a rebase that is just ending, each with its replacement."""
-    return [*_rewritten_commits(repository, _MERGED), *applied_patches(repository)]
+    return [*_rewritten_commits(repository, _MERGED), *read_applied_patches(repository)]
 
 
-def applied_patches(repository: Repository) -> list[tuple[str, str]]:
+def read_applied_patches(repository: Repository) -> list[tuple[str, str]]:
     return _rewritten_commits(repository, _APPLIED)
 
 
@@ -262,17 +262,17 @@ def has_rebase_moved_head(repository: Repository) -> bool:
     return head is None or head[0].encode("ascii") not in starts
 
 
-def branch_of_apply_rebase(repository: Repository) -> str:
+def read_apply_rebase_branch(repository: Repository) -> str:
     """Return the ref of the branch in `git rebase --apply`; "" if git saved no ref."""
     data = _read_end(os.path.join(repository.git_dir, "rebase-apply/head-name"), _LINES)
     return data.strip().decode("utf-8", "replace")  # decoded as HEAD is
 
 
-def filter_repo_commits(repository: Repository) -> dict[str, str]:
-    """Return the new commit of each one that git filter-repo rewrote; "" if dropped."""
+def read_filter_repo_map(repository: Repository) -> dict[str, str]:
+    """Map each commit that git filter-repo rewrote to its new commit, "" if dropped."""
     path = os.path.join(repository.common_dir, "filter-repo", "commit-map")
     try:
-        pairs = _pairs(regular.content(path, _LARGEST_MAP, follow=False).splitlines())
+        pairs = _parse_pairs(regular.content(path, _LARGEST_MAP, follow=False).splitlines())
     except OSError:
         return {}
     return {old: new if new.strip("0") else "" for old, new in pairs if old != new}
@@ -280,14 +280,14 @@ def filter_repo_commits(repository: Repository) -> dict[str, str]:
 
 def is_last_patch(repository: Repository) -> bool:
     directory = f"{repository.git_dir}/rebase-apply"
-    return int(_content(f"{directory}/next")) >= int(_content(f"{directory}/last"))
+    return int(_read_content(f"{directory}/next")) >= int(_read_content(f"{directory}/last"))
 
 
 def _rewritten_commits(repository: Repository, name: str) -> list[tuple[str, str]]:
-    return _pairs(_read_end(os.path.join(repository.git_dir, name), _LARGEST).splitlines())
+    return _parse_pairs(_read_end(os.path.join(repository.git_dir, name), _LARGEST).splitlines())
 
 
-def _pairs(lines: list[bytes]) -> list[tuple[str, str]]:
+def _parse_pairs(lines: list[bytes]) -> list[tuple[str, str]]:
     fields = (line.decode("ascii", "replace").split() for line in lines)
     return [(pair[0], pair[1]) for pair in fields if len(pair) == 2 and all(map(ids.is_oid, pair))]
 
@@ -301,6 +301,6 @@ def _newest_of_reflog(repository: Repository) -> bytes:
 
 def _read_end(path: str, size: int) -> bytes:
     try:
-        return regular.tail(path, size)
+        return regular.read_tail(path, size)
     except OSError:
         return b""

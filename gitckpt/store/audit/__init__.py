@@ -1,4 +1,4 @@
-"""Find and repair defects, judging by the stored objects alone.
+"""Find and repair defects of the stored checkpoints, refs and settings.
 
 Public modules:
     verification: `git ckpt verify`.

@@ -1,4 +1,4 @@
-"""Check installation, settings, stale locks and refs that hold no checkpoint."""
+"""Find problems of hooks, settings, locks and refs, for `git ckpt doctor`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gitckpt.git import config, leftovers
 from gitckpt.git.command import require_git
 from gitckpt.git.repository import Repository
 from gitckpt.model import times
-from gitckpt.model.arguments import closest, first_of, shell_word
+from gitckpt.model.arguments import closest, join_first, shell_word
 from gitckpt.model.checkpoint import HOOK_TRIGGERS
 from gitckpt.model.errors import Finding
 from gitckpt.model.values import dataclass
@@ -35,7 +35,7 @@ _SPACE = ref_names.CHECKPOINTS.rstrip("/")
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What `git ckpt doctor` found: properties of the repository, and problems."""
+    """The result of `git ckpt doctor`: facts about the repository, and problems."""
 
     facts: Mapping[str, str | int | None]
     findings: Sequence[Finding]
@@ -43,22 +43,22 @@ class Diagnosis:
 
 def diagnose(store: Checkpoints) -> Diagnosis:
     version = require_git()
-    return Diagnosis(facts(store, version), examine(store, version))
+    return Diagnosis(list_facts(store, version), examine(store, version))
 
 
-def facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int | None]:
+def list_facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int | None]:
     repository = store.repository
     refs = [ref for ref, _ in store.refs.iterate(ref_names.CHECKPOINTS)]
     own_refs = [ref for ref in refs if not ref_names.is_foreign(ref)]
-    loose = [os.path.isfile(os.path.join(repository.common_dir, ref)) for ref in own_refs]
-    paths, last = sweep.left_files(repository), maintenance.read_last(repository)
+    are_loose = [os.path.isfile(os.path.join(repository.common_dir, ref)) for ref in own_refs]
+    paths, last = sweep.find_leftover_files(repository), maintenance.read_last(repository)
     return {
         "git": ".".join(map(str, version)),
         "repository": repository.common_dir,
         "object_format": repository.object_format,
         "ref_format": "reftable" if repository.has_reftable else "files",
         "checkpoints": len(store.list(Query())),
-        "loose_refs": sum(loose),
+        "loose_refs": sum(are_loose),
         "foreign_refs": len(refs) - len(own_refs),
         "leftover_files": len(paths),
         "leftover_bytes": sum(map(leftovers.size_of, paths)),
@@ -101,23 +101,22 @@ def _describe_invalid(problem: Problem) -> Finding:
 
 
 def _inspect_settings(repository: Repository) -> Iterator[Finding]:
-    rules, file = settings.read(repository), settings.FILE
-    error = rules.error
+    user_settings, file_name = settings.read(repository), settings.FILE
+    error = user_settings.error
     if isinstance(error, ConfigError):
-        for entry in error.mistakes:
-            place, cure = f"{file}:{entry.line}", entry.hint or error.hint
-            yield Finding("settings-invalid", place, entry.text, cure)
+        for mistake in error.mistakes:
+            location, cure = f"{file_name}:{mistake.line}", mistake.hint or error.hint
+            yield Finding("settings-invalid", location, mistake.text, cure)
     elif error is not None:
-        yield Finding("settings-invalid", file, error.message, error.hint)
-    elif rules.loosened is not None and not rules.loosened.is_allowed:
-        names = ", ".join(rules.loosened.values)
+        yield Finding("settings-invalid", file_name, error.message, error.hint)
+    elif user_settings.loosened is not None and not user_settings.loosened.is_allowed:
+        names = ", ".join(user_settings.loosened.values)
         sentence = f"loosens {names}; until that is allowed here, built-in values apply"
         cure = "show these settings and allow them: git ckpt allow"
-        yield Finding("settings-unapproved", file, sentence, cure)
+        yield Finding("settings-unapproved", file_name, sentence, cure)
 
 
 def _find_unknown_settings(repository: Repository) -> Iterator[Finding]:
-    """Yield git settings `ckpt.*` that gitckpt does not read, such as typos."""
     names = (*settings.NAMES, *installation.SETTINGS)
     for name, file in settings.setting_files(repository).items():
         if name in names:
@@ -126,23 +125,23 @@ def _find_unknown_settings(repository: Repository) -> Iterator[Finding]:
         if file:
             sentence += f"; set in {file}"
             cure = f"git config --file {shell_word(file)} --unset-all {shell_word(name)}"
-        if close := closest(name, names):
-            cure = f"did you mean {close}? To remove {name}: {cure}"
+        if similar := closest(name, names):
+            cure = f"did you mean {similar}? To remove {name}: {cure}"
         yield Finding("settings-unknown", name, sentence, cure)
 
 
 def _find_tracked_settings(repository: Repository) -> Iterator[Finding]:
-    prefix = "is tracked, so any branch can change it; gitckpt ignores these settings in it: "
+    explanation = "is tracked, so any branch can change it; gitckpt ignores these settings in it: "
     for path, names in config.settings_in_tracked_files(repository).items():
         cure = f"git config {shell_word(names[0])} VALUE"
-        yield Finding("settings-tracked", path, prefix + first_of(names), cure)
+        yield Finding("settings-tracked", path, explanation + join_first(names), cure)
 
 
 def _inspect_maintenance(repository: Repository) -> Iterator[Finding]:
-    last = maintenance.read_last(repository)
-    if maintenance.has_failed(last):
+    last_run = maintenance.read_last(repository)
+    if maintenance.has_failed(last_run):
         path = os.path.join(repository.private_dir, error_log.FILE)
-        sentence = f"the last maintenance {last.outcome}"
+        sentence = f"the last maintenance {last_run.outcome}"
         yield Finding("maintenance-failed", path, sentence, "git ckpt expire")
 
 
@@ -150,51 +149,49 @@ def _inspect_checkpoints(store: Checkpoints) -> Iterator[Finding]:
     entries = store.list(Query())
     if len(entries) >= _MANY:
         yield _report_cost(entries)
-    if rewritten := store.rewritten():
-        commits = dict.fromkeys(entry.git_sha[:10] for entry in rewritten)
-        sentence = f"{len(rewritten)} checkpoints of commits that git filter-repo has rewritten "
-        sentence += f"may hold data that was to be purged: {first_of([*commits])}"
+    if outdated := store.rewritten():
+        commits = dict.fromkeys(entry.git_sha[:10] for entry in outdated)
+        sentence = f"{len(outdated)} checkpoints of commits that git filter-repo has rewritten "
+        sentence += f"may hold data that was to be purged: {join_first([*commits])}"
         cure = "git ckpt remove --rewritten"
         yield Finding("commits-rewritten", _SPACE, sentence, cure)
 
 
 def _report_cost(entries: Sequence[CheckpointInfo]) -> Finding:
     runless = [entry for entry in entries if entry.run is None]
-    automatic = sum(entry.agent is not None or entry.trigger in HOOK_TRIGGERS for entry in runless)
-    of_runs, by_hand = len(entries) - len(runless), len(runless) - automatic
-    sentence = f"holds {len(entries):,} checkpoints ({of_runs:,} of runs, "
-    sentence += (
-        f"{automatic:,} by hooks and agents, {by_hand:,} by hand), which git fetch, push and gc "
-    )
-    sentence += f"read one by one: about {len(entries) / 40_000:.0f} s each time"
-    cures = {
-        of_runs: "see git ckpt runs; remove each run that you do not need: git ckpt remove RUN",
-        automatic: "git ckpt expire; if too many stay: lower ages in [retention] of gitckpt.toml",
-        by_hand: "git ckpt expire --all --older-than 90d --dry-run; then without --dry-run",
+    auto_count = sum(entry.agent is not None or entry.trigger in HOOK_TRIGGERS for entry in runless)
+    run_count, manual_count = len(entries) - len(runless), len(runless) - auto_count
+    sentence = f"holds {len(entries):,} checkpoints ({run_count:,} of runs, "
+    sentence += f"{auto_count:,} by hooks and agents, {manual_count:,} by hand), which git fetch, "
+    sentence += f"push and gc read one by one: about {len(entries) / 40_000:.0f} s each time"
+    cures_by_count = {
+        run_count: "see git ckpt runs; remove each run that you do not need: git ckpt remove RUN",
+        auto_count: "git ckpt expire; if too many stay: lower ages in [retention] of gitckpt.toml",
+        manual_count: "git ckpt expire --all --older-than 90d --dry-run; then without --dry-run",
     }
-    return Finding("many-checkpoints", _SPACE, sentence, cures[max(cures)])
+    return Finding("many-checkpoints", _SPACE, sentence, cures_by_count[max(cures_by_count)])
 
 
 def _find_stale_locks(store: Checkpoints) -> Iterator[Finding]:
     repository = store.repository
-    paths = list(heads.locks(repository))
+    paths = list(heads.list_locks(repository))
     for path in leftovers.lock_files(repository):
         ref = os.path.relpath(path, repository.common_dir).removesuffix(".lock")
         # Skip locks of other tools' refs in the same namespaces.
-        if not heads.is_ours(repository, path) and not ref_names.is_foreign(ref):
+        if not heads.is_own_lock(repository, path) and not ref_names.is_foreign(ref):
             paths.append(path)
-    stale = leftovers.find_stale_locks(repository, paths)
-    seconds = store.clock() // times.MICRO
+    stale_paths = leftovers.find_stale_locks(repository, paths)
+    now_seconds = store.clock() // times.MICRO
     for path in paths:
-        mark = leftovers.mark(path)
-        age = max(seconds - int(mark.changed), 0) if mark is not None else 0
-        if path not in stale and age <= _STALE_AFTER:
+        file_mark = leftovers.read_mark(path)
+        age_seconds = max(now_seconds - int(file_mark.changed), 0) if file_mark is not None else 0
+        if path not in stale_paths and age_seconds <= _STALE_AFTER:
             continue
-        sentence = f"is {times.age_text(age * times.MICRO)} old, "
-        if path not in stale:
+        sentence = f"is {times.age_text(age_seconds * times.MICRO)} old, "
+        if path not in stale_paths:
             sentence += "and a crash most likely left it behind"
         else:
-            is_ours = heads.is_ours(repository, path)
+            is_ours = heads.is_own_lock(repository, path)
             sentence += "and no running git process created it"
             sentence += "; the next command that needs the ref removes the lock" if is_ours else ""
         cure = f"make sure that no git process runs in this repository, then: rm {shell_word(path)}"

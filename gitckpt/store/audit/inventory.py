@@ -1,4 +1,4 @@
-"""Read the refs and documents that `verify` checks, each once."""
+"""Read each ref and document once, for all checks of `git ckpt verify`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gitckpt.git.repository import Repository
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.codec import decode
 from gitckpt.model.errors import Finding, InvalidCheckpoint, NewerCheckpoint
-from gitckpt.model.skip_invalid import fenced
+from gitckpt.model.skip_invalid import read_safely
 from gitckpt.model.values import dataclass
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import ref_names
-from gitckpt.store.records.entry import CheckpointInfo, references
+from gitckpt.store.records.entry import CheckpointInfo, list_references
 
 REPAIR = "git ckpt verify --repair"
 
@@ -41,7 +41,7 @@ _BROKEN = "ignoring broken ref "
 
 
 class Row(NamedTuple):
-    """A valid checkpoint: its index entry, and the objects and checkpoints it names."""
+    """A valid checkpoint: its index entry, and the objects and checkpoints it needs."""
 
     entry: CheckpointInfo  # as the index should have it
     parent: str | None
@@ -57,8 +57,7 @@ class Row(NamedTuple):
         return ref_names.CHECKPOINTS + self.entry.id
 
     @property
-    def check(self) -> Update:
-        """An update that changes nothing, but aborts if the checkpoint's ref has moved."""
+    def unchanged(self) -> Update:
         return Update(self.ref, self.entry.oid, self.entry.oid)
 
 
@@ -71,7 +70,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """A finding, and the repair that `--repair` makes; no repair if no field is set."""
+    """A finding of `verify`, and its repair; without a repair, the fields are empty."""
 
     finding: Finding
     updates: tuple[Update, ...] = ()  # in one transaction
@@ -83,7 +82,6 @@ class Flaw:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Identify the same flaw in a later inspection."""
         return self.finding.code, self.finding.object, self.finding.sentence
 
     @property
@@ -124,48 +122,47 @@ class Evidence:
         return self.kind(space, oid) == KINDS[space]
 
     def below(self, space: str) -> list[tuple[str, str, str]]:
-        """Return name below `space`, full name and oid of refs; not below checkpoints."""
+        """Return the refs below `space`: the last part of the name, full name and oid."""
         refs = [(ref, oid) for ref, oid in self.refs.items() if ref.startswith(space)]
         return [(ref.removeprefix(space), ref, oid) for ref, oid in refs]
 
     def all_runs(self) -> set[str]:
         return {*self.runs, *(run for run, _, _ in self.below(ref_names.RUNS))}
 
-    def by_time(self) -> list[Row]:
+    def rows_by_time(self) -> list[Row]:
         return sorted(self.rows.values(), key=lambda row: row.entry.time)
 
-    def commits(self) -> list[str]:
-        """Return the linked commits, newest first: roughly the order in packs, for speed."""
-        commits = dict.fromkeys(row.entry.git_sha for row in reversed(self.by_time()))
-        return [oid for oid in commits if oid and self.is_sound(ref_names.KEEP, oid)]
+    def linked_commits(self) -> list[str]:
+        """Return the oids of linked commits, newest first, which is fast in packs."""
+        linked_oids = dict.fromkeys(row.entry.git_sha for row in reversed(self.rows_by_time()))
+        return [oid for oid in linked_oids if oid and self.is_sound(ref_names.KEEP, oid)]
 
 
 def list_refs(
     repository: Repository, take: Callable[[str, str, str], object] = lambda *_: None
 ) -> tuple[bytes, str]:
-    """Call `take` with oid, name and symbolic target ("" for none) of gitckpt's refs.
+    """Call `take` with oid, name and symbolic target of each of gitckpt's refs.
 
-    Returns a hash of the listing, and what git wrote to stderr.
+    The target is "" for an ordinary ref. Returns a hash of the list, and git's error messages.
     """
-    digest = hashlib.blake2b()
+    ref_hash = hashlib.blake2b()
 
-    def read(lines: list[bytes]) -> None:
+    def read_lines(lines: list[bytes]) -> None:
         for line in lines:
-            digest.update(line + b"\n")
+            ref_hash.update(line + b"\n")
             take(*line.decode("utf-8", "surrogateescape").split(" "))
 
     require_no_pipes(repository)  # git would block on them
     names = (*ref_names.OWN, ref_names.NOTES)
-    form = "--format=%(objectname) %(refname) %(symref)"
-    listing = repository.git.stream_lines("for-each-ref", form, *names, handle=read)
-    return digest.digest(), listing.complaint
+    format_option = "--format=%(objectname) %(refname) %(symref)"
+    result = repository.git.stream_lines("for-each-ref", format_option, *names, handle=read_lines)
+    return ref_hash.digest(), result.complaint
 
 
-def gather(store: Checkpoints) -> Evidence:
-    """Read all refs and documents, with three git processes for any number of them."""
-    evidence = Evidence()
+def gather_evidence(store: Checkpoints) -> Evidence:
+    evidence = Evidence()  # filled by three git processes for any number of refs
 
-    def take(oid: str, ref: str, target: str) -> None:
+    def store_ref(oid: str, ref: str, target: str) -> None:
         if not ref.startswith(ref_names.CHECKPOINTS):
             evidence.refs[ref] = oid
         elif not ref_names.is_foreign(ref):
@@ -175,30 +172,30 @@ def gather(store: Checkpoints) -> Evidence:
         if target:
             evidence.symbolic[ref] = target
 
-    evidence.digest, complaint = list_refs(store.repository, take)
-    evidence.flaws += find_broken_refs(store.repository, complaint)
+    evidence.digest, git_errors = list_refs(store.repository, store_ref)
+    evidence.flaws += find_broken_refs(store.repository, git_errors)
     evidence.flaws += find_blocking_refs(store.repository, evidence.refs)
     _read_documents(store, evidence)
     # Find referenced objects that are missing or of a wrong type, without fetching any.
-    commits = evidence.commits()
-    for space in ref_names.OBJECTS:
-        oids = {row.holds[space] for row in evidence.rich if space in row.holds}
-        evidence.odd |= graph.find_other_kinds(store.repository, sorted(oids), KINDS[space])
-    evidence.odd |= graph.find_other_kinds(store.repository, commits, KINDS[ref_names.KEEP])
+    linked_commits = evidence.linked_commits()
+    for namespace in ref_names.OBJECTS:
+        oids = {row.holds[namespace] for row in evidence.rich if namespace in row.holds}
+        evidence.odd |= graph.find_other_kinds(store.repository, sorted(oids), KINDS[namespace])
+    evidence.odd |= graph.find_other_kinds(store.repository, linked_commits, KINDS[ref_names.KEEP])
     return evidence
 
 
 def _read_documents(store: Checkpoints, evidence: Evidence) -> None:
-    contents = ref_names.documents(store.repository, store.objects, [*evidence.oids.values()])
-    for (id_, oid), content in zip(evidence.oids.items(), contents, strict=True):
-        ref = ref_names.CHECKPOINTS + id_
+    contents = ref_names.read_documents(store.repository, store.objects, [*evidence.oids.values()])
+    for (checkpoint_id, oid), content in zip(evidence.oids.items(), contents, strict=True):
+        ref = ref_names.CHECKPOINTS + checkpoint_id
         try:
-            row = fenced(ref, partial(_make_row, ref, oid, content))
+            row = read_safely(ref, partial(_make_row, ref, oid, content))
         except InvalidCheckpoint as error:
-            evidence.invalid[id_] = oid
+            evidence.invalid[checkpoint_id] = oid
             evidence.flaws.append(_describe_invalid(error, is_missing=content is None))
             continue
-        evidence.rows[id_] = row
+        evidence.rows[checkpoint_id] = row
         if row.entry.run is not None or row.references or row.entry.submodules or row.holds:
             evidence.rich.append(row)
         if row.entry.run is not None:
@@ -210,16 +207,18 @@ def _read_documents(store: Checkpoints, evidence: Evidence) -> None:
 
 
 def _make_row(ref: str, oid: str, content: tuple[str, bytes] | None) -> Row:
-    checkpoint = decode(ref_names.document(content, ref, oid, lack="missing or damaged"), ref)
-    files, imported = checkpoint.worktree, checkpoint.imported
-    needed = {
+    checkpoint = decode(
+        ref_names.require_document(content, ref, oid, lack="missing or damaged"), ref
+    )
+    worktree, imported = checkpoint.worktree, checkpoint.imported
+    needed_oids = {
         ref_names.TREES: checkpoint.tree,
-        ref_names.OPERATIONS: files.operation_commit if files else None,
+        ref_names.OPERATIONS: worktree.operation_commit if worktree else None,
         ref_names.ORIGINALS: imported.original if imported else None,
     }
-    holds = {space: oid for space, oid in needed.items() if oid}
+    held_oids = {namespace: oid for namespace, oid in needed_oids.items() if oid}
     entry = CheckpointInfo.of(checkpoint, oid)
-    return Row(entry, checkpoint.parent, holds, references(checkpoint))
+    return Row(entry, checkpoint.parent, held_oids, list_references(checkpoint))
 
 
 def _describe_invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:
@@ -242,24 +241,23 @@ def problem_of(error: InvalidCheckpoint) -> str:
 
 def cure_of_invalid(ref: str) -> str:
     name = shell_word(ref.removeprefix(ref_names.CHECKPOINTS))
-    inspect = f"inspect the document: git cat-file -p {shell_word(ref)}"
-    return f"{inspect}; remove the checkpoint: git ckpt remove {name}"
+    inspect_hint = f"inspect the document: git cat-file -p {shell_word(ref)}"
+    return f"{inspect_hint}; remove the checkpoint: git ckpt remove {name}"
 
 
 def find_broken_refs(repository: Repository, complaint: str) -> Iterator[Flaw]:
-    """Yield gitckpt's refs that git calls broken, such as empty files after a crash."""
     # Each part of git's message may name the ref.
-    lines = [line for line in complaint.split("\n") if _BROKEN in line]
-    for ref in dict.fromkeys(line.partition(_BROKEN)[2] for line in lines):
+    ref_lines = [line for line in complaint.split("\n") if _BROKEN in line]
+    for ref in dict.fromkeys(line.partition(_BROKEN)[2] for line in ref_lines):
         if not ref_names.is_foreign(ref):
             cure = f"rm {shell_word(os.path.join(repository.common_dir, ref))}"
             yield lasting("broken-ref", ref, "git cannot read this ref", cure)
 
 
 def find_blocking_refs(repository: Repository, refs: Collection[str]) -> list[Flaw]:
-    """Return refs such as `refs/ckpt`, whose existence prevents all refs below them."""
-    names = [ref for ref in BARRING if ref in refs]
-    names += [ref for ref in _SHARED if repository.cat_file.info(ref) is not None]
+    """Return flaws for refs such as `refs/ckpt`, which block all refs below them."""
+    blocking_refs = [ref for ref in BARRING if ref in refs]
+    blocking_refs += [ref for ref in _SHARED if repository.cat_file.info(ref) is not None]
     sentence = "blocks all refs below its name, so nothing can be recorded"
     cure = "move the ref away: git tag NAME {0} && git update-ref --no-deref -d {0}"
-    return [lasting("ref-barring", ref, sentence, cure.format(ref)) for ref in names]
+    return [lasting("ref-barring", ref, sentence, cure.format(ref)) for ref in blocking_refs]

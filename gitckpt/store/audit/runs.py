@@ -1,4 +1,4 @@
-"""Verify runs: order of checkpoints, heads, references, keys and leases."""
+"""Check runs: the order of their checkpoints, heads, references, keys and leases."""
 
 from __future__ import annotations
 
@@ -23,51 +23,53 @@ _RUN = phase.split(ref_names.RUN_COMPLETE)[0]
 
 
 def audit_runs(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
-    """Yield the flaws of runs; `audit_links` must have read the notes before.
+    """Yield the flaws of runs; needs what `audit_links` found in the notes.
 
-    `remove` also deletes note lines and the refs that keep objects. If these still name a missing
-    checkpoint, its ref was not removed, but lost (by a pruning fetch, a disk fault).
+    If notes or refs still name a missing checkpoint, its ref was lost (by a pruning fetch or a disk
+    fault), because `remove` would have deleted them, too.
     """
-    holder_ids = {id_ for space in ref_names.OBJECTS for id_, _, _ in evidence.below(space)}
-    traces = (evidence.strays | holder_ids) - remover.interrupted_removals(store.repository)
+    object_ref_ids = {id_ for space in ref_names.OBJECTS for id_, _, _ in evidence.below(space)}
+    traced_ids = (evidence.strays | object_ref_ids) - remover.read_interrupted_removals(
+        store.repository
+    )
     for run, chain in sorted(evidence.runs.items()):
-        yield from _chain_flaws(run, chain, evidence, traces)
+        yield from _audit_chain(run, chain, evidence, traced_ids)
         if not _is_complete(chain):  # a complete run may outlive the checkpoints it names
-            yield from _missing_references(run, chain, evidence)
-    yield from _head_flaws(store, evidence)
+            yield from _audit_references(run, chain, evidence)
+    yield from _audit_heads(store, evidence)
 
 
-def _chain_flaws(
-    run: str, chain: Sequence[Row], evidence: Evidence, traces: Collection[str]
+def _audit_chain(
+    run: str, chain: Sequence[Row], evidence: Evidence, traced_ids: Collection[str]
 ) -> Iterator[Flaw]:
-    head = ref_names.RUNS + run
-    previous: list[Row] = []  # checkpoints with the preceding number
+    head_ref = ref_names.RUNS + run
+    previous_rows: list[Row] = []  # checkpoints with the preceding number
     for position, row in enumerate(chain):
-        number, last = _number(row), _number(previous[0]) if previous else 0
-        if previous and number == last:
-            sentence = f"{row.id} and {previous[0].id} are both number {number} of the run"
+        number, last_number = _number(row), _number(previous_rows[0]) if previous_rows else 0
+        if previous_rows and number == last_number:
+            sentence = f"{row.id} and {previous_rows[0].id} are both number {number} of the run"
             cure = f"compare them with git ckpt show, then: git ckpt remove {row.id}"
-            yield lasting("chain-fork", head, sentence, cure)
-            previous.append(row)
+            yield lasting("chain-fork", head_ref, sentence, cure)
+            previous_rows.append(row)
             continue
-        if number == last + 1:
-            yield from _parent_flaws(row, [parent.id for parent in previous], evidence)
+        if number == last_number + 1:
+            yield from _audit_parent(row, [parent.id for parent in previous_rows], evidence)
         # Nothing names a parent that was removed or never fetched; a lost parent is in `traces`.
         elif not _has_legal_gap(chain, position, evidence) and (
-            row.parent is None or row.parent in evidence.oids or row.parent in traces
+            row.parent is None or row.parent in evidence.oids or row.parent in traced_ids
         ):
-            gap = f"number {last + 1} is"
-            if number != last + 2:
-                gap = f"numbers {last + 1} to {number - 1} are"
-            yield lasting("chain-gap", head, f"{gap} missing before {row.id}", _GAP)
-        previous = [row]
+            gap_text = f"number {last_number + 1} is"
+            if number != last_number + 2:
+                gap_text = f"numbers {last_number + 1} to {number - 1} are"
+            yield lasting("chain-gap", head_ref, f"{gap_text} missing before {row.id}", _GAP)
+        previous_rows = [row]
 
 
 def _number(row: Row) -> int:
     return row.entry.sequence or 0
 
 
-def _parent_flaws(row: Row, expected: Sequence[str], evidence: Evidence) -> Iterator[Flaw]:
+def _audit_parent(row: Row, expected: Sequence[str], evidence: Evidence) -> Iterator[Flaw]:
     if row.parent in expected or (row.parent is None and not expected):
         return
     if row.parent is not None and row.parent not in evidence.oids:
@@ -80,101 +82,101 @@ def _parent_flaws(row: Row, expected: Sequence[str], evidence: Evidence) -> Iter
 
 
 def _has_legal_gap(chain: Sequence[Row], position: int, evidence: Evidence) -> bool:
-    """Return whether expiry or an invalid checkpoint explains the missing numbers."""
+    """Return whether expiry or an invalid checkpoint explains a gap in the sequence."""
     if chain[position].parent in evidence.invalid:
         return True
-    if _is_complete(chain) and all(row in (_newest_driven(chain), chain[-1]) for row in chain):
+    if _is_complete(chain) and all(row in (_find_newest_driven(chain), chain[-1]) for row in chain):
         return True  # an expiry was interrupted, which removes the newest checkpoints last
     # Expiry removes checkpoints between the start and the end of a phase.
-    is_open: dict[str, bool] = {}
+    is_phase_open: dict[str, bool] = {}
     for row in chain[:position]:
         name, status = phase.split(row.entry.label)
         if status == "started" or status in _CLOSING:
-            is_open[name] = status == "started" and name != _RUN
-    later = [phase.split(row.entry.label) for row in chain[position:]]
-    return any(is_open.get(name) for name, status in later if status in _CLOSING)
+            is_phase_open[name] = status == "started" and name != _RUN
+    later_phases = [phase.split(row.entry.label) for row in chain[position:]]
+    return any(is_phase_open.get(name) for name, status in later_phases if status in _CLOSING)
 
 
-def _newest_driven(chain: Sequence[Row]) -> Row:
-    """Return a run's newest checkpoint by a driver, else the newest of all."""
+def _find_newest_driven(chain: Sequence[Row]) -> Row:
+    """Return the newest checkpoint that a driver recorded, else the newest of all."""
     return next((row for row in reversed(chain) if row.entry.trigger == PHASE), chain[-1])
 
 
 def _is_complete(chain: Sequence[Row]) -> bool:
-    return _newest_driven(chain).entry.label == ref_names.RUN_COMPLETE
+    return _find_newest_driven(chain).entry.label == ref_names.RUN_COMPLETE
 
 
-def _missing_references(run: str, chain: Sequence[Row], evidence: Evidence) -> Iterator[Flaw]:
-    first: dict[str, tuple[str, str]] = {}
+def _audit_references(run: str, chain: Sequence[Row], evidence: Evidence) -> Iterator[Flaw]:
+    first_references: dict[str, tuple[str, str]] = {}
     for row in chain:
-        for key, id_ in row.references:
-            first.setdefault(id_, (row.ref, key))
-    for id_, (ref, key) in first.items():
-        if id_ not in evidence.oids:
-            sentence = f"{key} of run {run} names {id_}, which does not exist"
+        for key, checkpoint_id in row.references:
+            first_references.setdefault(checkpoint_id, (row.ref, key))
+    for checkpoint_id, (ref, key) in first_references.items():
+        if checkpoint_id not in evidence.oids:
+            sentence = f"{key} of run {run} names {checkpoint_id}, which does not exist"
             yield lasting("reference-missing", ref, sentence, _REMOVED)
 
 
-def _head_flaws(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
-    heads = {run: oid for run, _, oid in evidence.below(ref_names.RUNS)}
+def _audit_heads(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
+    heads_by_run = {run: oid for run, _, oid in evidence.below(ref_names.RUNS)}
     invalid_oids = set(evidence.invalid.values())
     for run in sorted(evidence.all_runs()):
-        ref, head = ref_names.RUNS + run, heads.get(run)
-        newest = evidence.runs[run][-1] if run in evidence.runs else None
-        if newest is None:
+        ref, head = ref_names.RUNS + run, heads_by_run.get(run)
+        newest_row = evidence.runs[run][-1] if run in evidence.runs else None
+        if newest_row is None:
             if head is not None and head not in invalid_oids and not _may_start(store, ref, head):
                 sentence = "the run of this head has no checkpoints"
                 update = Update(ref, "", head)
                 yield repairable("run-head-orphan", ref, sentence, update, is_leftover=True)
             continue
-        if head in invalid_oids or head == newest.entry.oid:
+        if head in invalid_oids or head == newest_row.entry.oid:
             continue
         code, sentence = "run-head-missing", "the run has no head"
         if head is not None:
             code, sentence = _describe_wrong_head(store, evidence.runs[run], head)
-        sentence += f"; the newest checkpoint of the run is {newest.id}"
-        update = Update(ref, newest.entry.oid, head or "")
-        yield repairable(code, ref, sentence, newest.check, update)
+        sentence += f"; the newest checkpoint of the run is {newest_row.id}"
+        update = Update(ref, newest_row.entry.oid, head or "")
+        yield repairable(code, ref, sentence, newest_row.unchanged, update)
 
 
 def _may_start(store: Checkpoints, ref: str, head: str) -> bool:
-    if not commit_refs.is_young(store.repository, ref):
+    if not commit_refs.is_recently_written(store.repository, ref):
         return False
     try:
-        return _document(store, head).run == ref.removeprefix(ref_names.RUNS)
+        return _read_document(store, head).run == ref.removeprefix(ref_names.RUNS)
     except InvalidCheckpoint as error:
         return isinstance(error, NewerCheckpoint)  # unknown to this version
 
 
-def _document(store: Checkpoints, oid: str) -> Checkpoint:
-    content = next(store.objects.read([oid]))
-    if content is None or content[0] != "blob":
+def _read_document(store: Checkpoints, oid: str) -> Checkpoint:
+    stored_object = next(store.objects.read([oid]))
+    if stored_object is None or stored_object[0] != "blob":
         raise InvalidCheckpoint("", "", "is not a document")
-    return codec.decode(content[1], "")
+    return codec.decode(stored_object[1], "")
 
 
 def _describe_wrong_head(store: Checkpoints, chain: Sequence[Row], head: str) -> tuple[str, str]:
-    lagging = next((row for row in chain if row.entry.oid == head), None)
-    if lagging is not None:
-        return "run-head-lags", f"points to {lagging.id}, number {lagging.entry.sequence}"
+    row_at_head = next((row for row in chain if row.entry.oid == head), None)
+    if row_at_head is not None:
+        return "run-head-lags", f"points to {row_at_head.id}, number {row_at_head.entry.sequence}"
     try:
-        checkpoint = _document(store, head)
+        checkpoint = _read_document(store, head)
     except InvalidCheckpoint:
         return "run-head-wrong", "does not point to a checkpoint document"
-    is_other = checkpoint.run != chain[0].entry.run
-    problem = "belongs to another run" if is_other else "no longer exists"
+    is_foreign = checkpoint.run != chain[0].entry.run
+    problem = "belongs to another run" if is_foreign else "no longer exists"
     return "run-head-wrong", f"points to {checkpoint.id}, which {problem}"
 
 
 def audit_keys(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
-    runs = evidence.all_runs()
-    for _, ref, oid, content in _read_refs(store, evidence, ref_names.KEYS):
+    existing_runs = evidence.all_runs()
+    for _, ref, oid, stored_object in _read_refs(store, evidence, ref_names.KEYS):
         try:
-            run = keys.run_in(content, ref)
+            run = keys.parse_run(stored_object, ref)
         except InvalidCheckpoint as error:
             yield lasting("key-invalid", ref, problem_of(error), error.hint)
             continue
-        if run not in runs and not commit_refs.is_young(store.repository, ref):
+        if run not in existing_runs and not commit_refs.is_recently_written(store.repository, ref):
             updates = (Update(ref_names.RUNS + run, "", ""), Update(ref, "", oid))
             sentence = f"the run {run} of this key does not exist"
             yield repairable("key-orphan", ref, sentence, *updates, is_leftover=True)
@@ -182,22 +184,22 @@ def audit_keys(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
 
 def audit_leases(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     # A held lease may belong to a run that is about to start.
-    runs = evidence.all_runs()
-    for run, ref, oid, content in _read_refs(store, evidence, ref_names.LEASES):
-        take_over = f"if the run has no driver: git ckpt resume {run} --take-over"
+    existing_runs = evidence.all_runs()
+    for run, ref, oid, stored_object in _read_refs(store, evidence, ref_names.LEASES):
+        take_over_command = f"if the run has no driver: git ckpt resume {run} --take-over"
         try:
-            if content is None or content[0] != "blob":
+            if stored_object is None or stored_object[0] != "blob":
                 raise InvalidCheckpoint(ref, "", "does not point to a lease")
-            lease = parse(content[1], ref)
+            lease = parse(stored_object[1], ref)
         except InvalidCheckpoint as error:
-            delete = f"if the run has no driver: git update-ref -d {shell_word(ref)}"
-            cure = error.hint or (take_over if run in runs else delete)
+            delete_command = f"if the run has no driver: git update-ref -d {shell_word(ref)}"
+            cure = error.hint or (take_over_command if run in existing_runs else delete_command)
             yield lasting("lease-invalid", ref, problem_of(error), cure)
             continue
         if lease.is_endless(store.clock()):
             sentence = f"expires at {lease.expires}, too long after the renewal at {lease.renewed}"
-            yield lasting("lease-endless", ref, sentence, take_over)
-        if run not in runs and not store.leases.is_held(oid, lease):
+            yield lasting("lease-endless", ref, sentence, take_over_command)
+        if run not in existing_runs and not store.leases.is_held(oid, lease):
             sentence = "the run of this lease does not exist"
             yield repairable("lease-orphan", ref, sentence, Update(ref, "", oid))
 
@@ -206,5 +208,5 @@ def _read_refs(
     store: Checkpoints, evidence: Evidence, space: str
 ) -> Iterator[tuple[str, str, str, tuple[str, bytes] | None]]:
     refs = evidence.below(space)
-    contents = store.objects.read([oid for _, _, oid in refs])
-    return ((*ref, content) for ref, content in zip(refs, contents, strict=True))
+    stored_objects = store.objects.read([oid for _, _, oid in refs])
+    return ((*ref, content) for ref, content in zip(refs, stored_objects, strict=True))

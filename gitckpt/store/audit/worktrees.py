@@ -1,4 +1,4 @@
-"""Verify gitckpt's worktrees; at most one finding each, so no hints contradict."""
+"""Check gitckpt's worktrees, with at most one finding for each worktree."""
 
 from __future__ import annotations
 
@@ -17,48 +17,48 @@ from gitckpt.store.records import ref_names
 from gitckpt.store.worktrees import opener, ownership, resumption
 
 
-def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
-    """Return flaws of worktrees, and the number of worktrees that gitckpt created."""
+def audit_worktrees(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
+    """Return the flaws of gitckpt's worktrees, and the number of these worktrees."""
     repository = store.repository
     root = resumption.known_root(repository)
     flaws: list[Flaw] = []
-    count = 0
+    worktree_count = 0
     for git_dir, path in administration.registered(repository):
-        is_made_by_us = os.path.exists(os.path.join(git_dir, ref_names.RUN_FILE))
-        is_made_by_us |= ownership.is_locked_by_gitckpt(git_dir)
-        if is_made_by_us and not ownership.is_being_made(path):
-            count += 1
-            flaws += _check(store, git_dir, path, evidence, root)
+        is_ours = os.path.exists(os.path.join(git_dir, ref_names.RUN_FILE))
+        is_ours |= ownership.is_locked_by_gitckpt(git_dir)
+        if is_ours and not ownership.is_being_made(path):
+            worktree_count += 1
+            flaws += _audit_worktree(store, git_dir, path, evidence, root)
     for directory in ownership.list_abandoned(repository):
         sentence = "its creation was interrupted; git gc may fail as long as git keeps it"
         finding = Finding("worktree-unfinished", directory, sentence, REPAIR)
         flaws.append(Flaw(finding, scaffold=directory))
     paths = {flaw.finding.object for flaw in flaws}
     flaws += [Flaw(finding) for finding in find_headless(repository) if finding.object not in paths]
-    reported = {os.path.realpath(flaw.finding.object) for flaw in flaws}
+    reported_paths = {os.path.realpath(flaw.finding.object) for flaw in flaws}
     for name in names_in(root) if root is not None else ():
         path = os.path.join(root or "", name)
-        if os.path.realpath(path) in reported or name.startswith(ownership.BEING_MADE):
+        if os.path.realpath(path) in reported_paths or name.startswith(ownership.BEING_MADE):
             continue
         if os.path.isdir(path) and not _is_registered(repository, path):
             sentence = "git has no record of this worktree"
-            word = shell_word(name)
-            cure = f"if {word} is a checkpoint or run: git ckpt resume {word}; "
+            quoted_name = shell_word(name)
+            cure = f"if {quoted_name} is a checkpoint or run: git ckpt resume {quoted_name}; "
             cure += "else move the directory elsewhere"
             flaws.append(lasting("worktree-unregistered", path, sentence, cure))
-    return flaws, count
+    return flaws, worktree_count
 
 
 def find_headless(repository: Repository) -> Iterator[Finding]:
-    """Yield existing worktrees whose HEAD or commondir file is missing or broken."""
+    """Yield a finding for each worktree whose HEAD or commondir file is unusable."""
     for git_dir, path in administration.registered(repository):
-        if not ownership.is_same(administration.git_dir_of(path), git_dir):
+        if not ownership.is_same_directory(administration.git_dir_of(path), git_dir):
             continue
         if administration.lacks_commondir(repository, git_dir):
-            name = administration.COMMONDIR
-            cure = f"echo ../.. >{shell_word(os.path.join(git_dir, name))}"
-        elif administration.lacks_head(git_dir):
-            name, head = "HEAD", shell_word(os.path.join(git_dir, "HEAD"))
+            file_name = administration.COMMONDIR
+            cure = f"echo ../.. >{shell_word(os.path.join(git_dir, file_name))}"
+        elif administration.lacks_valid_head(git_dir):
+            file_name, head = "HEAD", shell_word(os.path.join(git_dir, "HEAD"))
             cure = f"write ref: refs/heads/BRANCH into {head}"
             if repository.has_reftable:
                 cure = f"write ref: refs/heads/.invalid into {head}: the reftable has the branch"
@@ -67,7 +67,7 @@ def find_headless(repository: Repository) -> Iterator[Finding]:
         owner = ownership.owner_in(git_dir)
         if owner is not None:
             cure = f"git ckpt resume {shell_word(owner.run or owner.checkpoint)}"
-        sentence = f"the file {name} is missing or broken, so git does not see the worktree"
+        sentence = f"the file {file_name} is missing or broken, so git does not see the worktree"
         yield Finding("worktree-headless", path, sentence, cure)
 
 
@@ -75,28 +75,28 @@ def _is_registered(repository: Repository, path: str) -> bool:
     git_dir = administration.git_dir_of(path)
     if git_dir is None or not administration.owns_git_dir(repository, git_dir):
         return False
-    return os.path.isdir(git_dir) and git_dir not in administration.unfinished_git_dirs(repository)
+    return os.path.isdir(git_dir) and git_dir not in administration.list_unfinished(repository)
 
 
-def _check(
+def _audit_worktree(
     store: Checkpoints, git_dir: str, path: str, evidence: Evidence, root: str | None
 ) -> Iterator[Flaw]:
     repository, owner = store.repository, ownership.owner_in(git_dir)
     code, problem = "worktree-unclaimed", "names no run or checkpoint"
     if owner is not None:
         code, problem = "worktree-orphan", _describe_missing_owner(owner, evidence)
-    remove = mounts.removal_command(path)
-    loss = "all that is only staged there, or committed on no branch"
-    if ownership.is_same(administration.git_dir_of(path), git_dir):
+    removal = mounts.removal_command(path)
+    lost_work = "all that is only staged there, or committed on no branch"
+    if ownership.is_same_directory(administration.git_dir_of(path), git_dir):
         if problem:
-            yield lasting(code, path, problem, f"save what you need of the files, then: {remove}")
+            yield lasting(code, path, problem, f"save what you need of the files, then: {removal}")
     # First: removal by the old path would delete the index of the moved worktree.
-    elif (moved := _find_moved(repository, git_dir, path, root)) is not None:
-        yield moved
+    elif (move_flaw := _find_moved(repository, git_dir, path, root)) is not None:
+        yield move_flaw
     elif owner is not None and not problem:
         cure = f"git ckpt resume {shell_word(owner.run or owner.checkpoint)}"
         if owner.run is None:  # runs are removed with `git ckpt remove`
-            cure += f"; or, to delete {loss}: {remove}"
+            cure += f"; or, to delete {lost_work}: {removal}"
         yield lasting("worktree-missing", path, "the directory of this worktree is gone", cure)
     else:  # nothing is left from which the worktree could be recreated
         sentence = "the directory of this worktree is gone, "
@@ -104,40 +104,40 @@ def _check(
         if can_forget(repository, git_dir, path, store.index.commits() or ()):
             yield Flaw(Finding(code, path, sentence, REPAIR), worktree=(git_dir, path))
         else:
-            yield lasting(code, path, sentence, f"to delete {loss}: {remove}")
+            yield lasting(code, path, sentence, f"to delete {lost_work}: {removal}")
 
 
 def can_forget(repository: Repository, git_dir: str, path: str, linked: Iterable[str]) -> bool:
-    """Return whether dropping a deleted worktree loses only commits in `linked`."""
+    """Return whether a deleted worktree held no work except commits in `linked`."""
     if administration.main_worktree(repository) is None:
         return False
     # Only in the default directory beside the main worktree: elsewhere a disk may be unmounted.
-    root = opener.default_root(repository, None)
-    is_default = os.path.realpath(os.path.dirname(path)) == os.path.realpath(root)
+    default_root = opener.default_root(repository, None)
+    is_default = os.path.realpath(os.path.dirname(path)) == os.path.realpath(default_root)
     if not is_default or not ownership.is_gone(repository, git_dir, path):
         return False
-    return resumption.holds_nothing(Repository(git_dir, None, repository.object_format), linked)
+    return resumption.may_be_forgotten(Repository(git_dir, None, repository.object_format), linked)
 
 
 def _describe_missing_owner(owner: ref_names.Owner, evidence: Evidence) -> str:
-    """Describe a missing run or checkpoint that a worktree is for; "" if it exists."""
-    exists, name = owner.checkpoint in evidence.oids, f"checkpoint {owner.checkpoint}"
+    """Say that the worktree's run or checkpoint no longer exists; "" if it does."""
+    has_owner, owner_name = owner.checkpoint in evidence.oids, f"checkpoint {owner.checkpoint}"
     if owner.run is not None:
-        exists, name = owner.run in evidence.all_runs(), f"run {owner.run}"
-    return "" if exists else f"the {name} of this worktree no longer exists"
+        has_owner, owner_name = owner.run in evidence.all_runs(), f"run {owner.run}"
+    return "" if has_owner else f"the {owner_name} of this worktree no longer exists"
 
 
 def _find_moved(repository: Repository, git_dir: str, path: str, root: str | None) -> Flaw | None:
-    moved = administration.find_moved(repository, git_dir, path, *([root] if root else []))
+    new_path = administration.find_moved(repository, git_dir, path, *([root] if root else []))
     other_repository = administration.foreign_repository(repository, path)
-    if moved is not None:
-        sentence, cure = f"is at {moved} now", f"git worktree repair {shell_word(moved)}"
+    if new_path is not None:
+        sentence, cure = f"is at {new_path} now", f"git worktree repair {shell_word(new_path)}"
     # `git worktree repair` would take the worktree away from the other repository.
     elif other_repository is not None:
-        aside = shell_word(os.path.join(repository.common_dir, f"{os.path.basename(git_dir)}.old"))
+        backup = shell_word(os.path.join(repository.common_dir, f"{os.path.basename(git_dir)}.old"))
         sentence = f"belongs to another repository: {other_repository}"
         cure = "if that repository is not a copy of this one, move aside the record here: "
-        cure += f"mv {shell_word(git_dir)} {aside}"
+        cure += f"mv {shell_word(git_dir)} {backup}"
     elif os.path.lexists(path):
         # No path in the hint: with it, git repairs the worktree but still exits with an error.
         sentence = f"is not the worktree that {git_dir} belongs to"

@@ -1,4 +1,4 @@
-"""Read settings; `gitckpt.toml` needs the user's approval to loosen a default.
+"""Read settings; `gitckpt.toml` needs the user's permission to weaken a default.
 
 Public modules:
     settings: reads the settings of a repository; names the tables that other modules read.

@@ -1,4 +1,4 @@
-"""Read a file such as `gitckpt.toml` table by table; report all mistakes."""
+"""Read tables of a TOML file such as `gitckpt.toml`; collect all mistakes in it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gitckpt.git.files import private_dirs, regular
 from gitckpt.model import budget, phase, table, times, toml
-from gitckpt.model.arguments import closest, folded
+from gitckpt.model.arguments import closest, normalize_name
 from gitckpt.model.errors import UsageError, WorktreeError
 from gitckpt.model.values import dataclass
 
@@ -52,7 +52,7 @@ class Mistakes:
 
 
 class Table(table.TableReader):
-    """A table of a file. For a missing or wrong key, its methods return the default."""
+    """A table of a TOML file. For a missing or wrong key, methods return the default."""
 
     kinds: Mapping[type, str] = {**table.TableReader.kinds, bool: "true or false"}
 
@@ -85,8 +85,8 @@ class Table(table.TableReader):
         expected = f"an array of tables, [[{header}]]"
         tables = []
         for i, item in enumerate(self._list(key, expected, lambda item: isinstance(item, dict))):
-            name = f"{label} {display(item.get('name', i + 1))}"
-            tables.append(Table(item, (*self.path, key, i), name, self._mistakes))
+            element_label = f"{label} {display(item.get('name', i + 1))}"
+            tables.append(Table(item, (*self.path, key, i), element_label, self._mistakes))
         return tables
 
     def text(self, key: str, default: str | None = None, *, one_line: bool = False) -> str | None:
@@ -104,7 +104,7 @@ class Table(table.TableReader):
         return default
 
     def name(self, reserved: Collection[str]) -> str:
-        """Return the `name` of a phase or step, with which checkpoint labels begin."""
+        """Return the value of `name` in a phase or step; report invalid, reserved names."""
         name = self.values.get("name")
         if name is None:
             self.complain(f"{self.label} has no name")
@@ -114,7 +114,7 @@ class Table(table.TableReader):
         if not isinstance(name, str):
             name = ""
         elif not (problem := name_problem(name)):
-            if folded(name) in map(folded, reserved):
+            if normalize_name(name) in map(normalize_name, reserved):
                 problem, hint = "is reserved", f"reserved names: {', '.join(reserved)}"
             elif name.rpartition("-")[2] in phase.STATUSES:
                 hint = f"a status is one of {', '.join(phase.STATUSES)}"
@@ -143,21 +143,21 @@ class Table(table.TableReader):
         return self.wrong(key, f"a number from {minimum:g} to {maximum:g}", value, default)
 
     def age(self, key: str, default: int) -> int:
-        length = self._microseconds(key, "an age", "30d")
-        return default if length is None else length
+        microseconds = self._microseconds(key, "an age", "30d")
+        return default if microseconds is None else microseconds
 
     def duration(
         self, key: str, default: int | None = None, *, positive: bool = False
     ) -> int | None:
-        """Return microseconds, or the default; with `positive`, zero is a mistake."""
-        length = self._microseconds(key, "a duration", "30m")
-        if length is None:
+        """Return a duration in µs, or the default; `positive` makes zero a mistake."""
+        microseconds = self._microseconds(key, "a duration", "30m")
+        if microseconds is None:
             return default
-        if length > _MAX_DURATION or (positive and not length):
-            problem = "more than a century" if length else "zero"
+        if microseconds > _MAX_DURATION or (positive and not microseconds):
+            problem = "more than a century" if microseconds else "zero"
             self.complain(f"{key} in {self.label}: {self.values[key]!r} is {problem}", key)
             return default
-        return length
+        return microseconds
 
     def _microseconds(self, key: str, noun: str, example: str) -> int | None:
         value = self.values.get(key)
@@ -171,11 +171,11 @@ class Table(table.TableReader):
             self.complain(f"{key} in {self.label}: {value!r} is not {noun}", key, hint=error.hint)
             return None
 
-    def codes(self, key: str) -> tuple[int, ...]:
+    def exit_codes(self, key: str) -> tuple[int, ...]:
         expected = "a list of exit codes from 1 to 255"
         return self._list(key, expected, lambda code: type(code) is int and 1 <= code <= 255)
 
-    def words(self, key: str) -> tuple[str, ...]:
+    def names(self, key: str) -> tuple[str, ...]:
         def is_name(value: object) -> bool:
             return isinstance(value, str) and bool(value.strip()) and is_storable(value)
 
@@ -192,7 +192,7 @@ class Table(table.TableReader):
         return self.wrong(key, expected, values, ())
 
     def members(self, key: str, choices: Collection[str], kind: str) -> tuple[str, ...]:
-        names = self.words(key)
+        names = self.names(key)
         self.require_members(key, names, choices, kind)
         return names
 
@@ -246,32 +246,30 @@ class Table(table.TableReader):
 
 
 def _suggest(name: str, choices: Collection[str]) -> str | None:
-    close = closest(name, choices)
-    return f"did you mean {close}?" if close else None
+    closest_name = closest(name, choices)
+    return f"did you mean {closest_name}?" if closest_name else None
 
 
 def is_storable(text: str) -> bool:
-    """Return whether a text can be passed to a process and written as UTF-8."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def display(value: object) -> str:
-    """Format a TOML value for a message, in at most 60 characters."""
     if isinstance(value, bool):
         return str(value).lower()
-    text = "a table" if isinstance(value, dict) else table.shown(value, 61)
+    text = "a table" if isinstance(value, dict) else table.short_repr(value, 61)
     return text if len(text) <= 60 else text[:59] + "…"
 
 
 def name_problem(name: str) -> str | None:
-    problems = {
+    is_problem = {
         "is empty": not name.strip(),
         "begins or ends with a space": name != name.strip(),
         "has a control character": not name.isprintable(),
         "has a /": "/" in name,
         f"is longer than {_MAX_NAME} characters": len(name) > _MAX_NAME,
     }
-    return next((problem for problem, is_present in problems.items() if is_present), None)
+    return next((problem for problem, is_present in is_problem.items() if is_present), None)
 
 
 # In the top directory of a worktree. A branch may contain a symlink, so `text_of` follows none.
@@ -279,7 +277,7 @@ OBEYED = "gitckpt.toml"
 
 
 class ConfigError(UsageError):
-    """Mistakes in a file; `cure` replaces the hint to correct the file."""
+    """Mistakes in a TOML file; `cure` replaces the usual hint to correct the file."""
 
     def __init__(self, path: str, mistakes: Collection[Mistake], cure: str | None = None) -> None:
         self.mistakes = sorted(mistakes, key=lambda mistake: mistake.line)
@@ -311,13 +309,13 @@ class ConfigFile:
         return Table(value, (key,), label or key, self._mistakes)
 
     def read_tables(self, key: str, kind: str, read: Callable[[str, Table], T]) -> dict[str, T]:
-        """Read each table `[key.NAME]`; raise `ConfigError` if the file has mistakes."""
-        parent = self.table(key)
+        """Read each table `[key.NAME]`; raise ConfigError if the file has any mistake."""
+        parent_table = self.table(key)
         tables = {}
-        for name in parent.values:
+        for name in parent_table.values:
             if problem := name_problem(name):
-                parent.complain(f"the name of {kind} {name!r} {problem}", name)
-            table = parent.subtable(name, f"{kind} {name!r}")
+                parent_table.complain(f"the name of {kind} {name!r} {problem}", name)
+            table = parent_table.subtable(name, f"{kind} {name!r}")
             if table is not None:
                 tables[name] = read(name, table)
         self.require_correct()
@@ -333,10 +331,10 @@ def read_file(path: str) -> ConfigFile:
 
 
 def text_of(path: str) -> str:
-    """Return the text of a file, "" if it is missing; `UsageError` if unreadable."""
+    """Return a file's text, or "" without a file; raise UsageError if unreadable."""
     try:
-        read = private_dirs.content if os.path.basename(path) == OBEYED else regular.content
-        return read(path, budget.FILE.size).decode("utf-8", "surrogateescape")
+        read_content = private_dirs.content if os.path.basename(path) == OBEYED else regular.content
+        return read_content(path, budget.FILE.size).decode("utf-8", "surrogateescape")
     except WorktreeError as error:
         raise UsageError(error.message, hint=error.hint) from None
     except FileNotFoundError:
@@ -355,8 +353,8 @@ def _parse(text: str, path: str) -> dict[str, object]:
     except ValueError as error:
         import re
 
-        text_end = text.count("\n") + (not text.endswith("\n"))
-        where = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
-        line = int(where[1] or text_end) if where else 1
-        problem = str(error)[: where.start()] if where else str(error)
+        line_count = text.count("\n") + (not text.endswith("\n"))
+        error_place = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
+        line = int(error_place[1] or line_count) if error_place else 1
+        problem = str(error)[: error_place.start()] if error_place else str(error)
         raise ConfigError(path, [Mistake(max(line, 1), f"not TOML: {problem}")]) from None

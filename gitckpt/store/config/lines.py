@@ -32,21 +32,21 @@ class Locations:
         self._newest: dict[KeyPath, int] = {}
 
         statement: list[_Token] = []
-        table: KeyPath = ()
-        depth = 0
-        for part, line in _tokens(text):
-            depth += (part in _OPENING) - (part in _CLOSING)
-            if part != "\n":
-                statement.append((part, line))
-            elif statement and not depth:
+        table_path: KeyPath = ()
+        bracket_depth = 0
+        for symbol, line in _tokens(text):
+            bracket_depth += (symbol in _OPENING) - (symbol in _CLOSING)
+            if symbol != "\n":
+                statement.append((symbol, line))
+            elif statement and not bracket_depth:
                 if statement[0][0] == "[":
-                    table = self._add_header(statement)
+                    table_path = self._add_header(statement)
                 else:
-                    self._add_key(table, statement)
+                    self._add_key(table_path, statement)
                 statement = []
 
     def line(self, *path: str | int) -> int:
-        """Return the line, from 1, where a key or else its nearest parent first occurs."""
+        """Return the line number of a key, or of its nearest parent in the file."""
         while path and path not in self._lines:
             path = path[:-1]
         return self._lines.get(path, 1)
@@ -54,36 +54,36 @@ class Locations:
     def _add_header(self, tokens: list[_Token]) -> KeyPath:
         line = tokens[0][1]
         is_element = tokens[1][0] == "["
-        keys = [_unquoted(part) for part, _ in tokens if part not in _PUNCTUATION]
-        path: KeyPath = ()
+        keys = [_unquoted(symbol) for symbol, _ in tokens if symbol not in _PUNCTUATION]
+        key_path: KeyPath = ()
         for i, key in enumerate(keys):
-            path = (*path, key)
-            self._lines.setdefault(path, line)
+            key_path = (*key_path, key)
+            self._lines.setdefault(key_path, line)
             if is_element and i == len(keys) - 1:
-                self._newest[path] = self._newest.get(path, -1) + 1
-            if path in self._newest:
-                path = (*path, self._newest[path])
-                self._lines.setdefault(path, line)
-        return path
+                self._newest[key_path] = self._newest.get(key_path, -1) + 1
+            if key_path in self._newest:
+                key_path = (*key_path, self._newest[key_path])
+                self._lines.setdefault(key_path, line)
+        return key_path
 
     def _add_key(self, table: KeyPath, statement: list[_Token]) -> None:
         path = table
-        for part, line in statement:
-            if part == "=":
+        for symbol, line in statement:
+            if symbol == "=":
                 return
-            if part != ".":
-                path = (*path, _unquoted(part))
+            if symbol != ".":
+                path = (*path, _unquoted(symbol))
                 self._lines.setdefault(path, line)
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    """Yield all tokens except spaces and comments; end with a line end."""
+    """Yield all tokens but spaces and comments, with line numbers; then a newline."""
     line = 1
     for match in _TOKEN.finditer(text):
-        part = match.group()
-        if part[0] != "#":
-            yield part, line
-        line += part.count("\n")
+        symbol = match.group()
+        if symbol[0] != "#":
+            yield symbol, line
+        line += symbol.count("\n")
     yield "\n", line
 
 

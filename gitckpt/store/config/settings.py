@@ -1,4 +1,4 @@
-"""Read settings from `gitckpt.toml`; `git config ckpt.*` overrides them per clone."""
+"""Read `gitckpt.toml`; settings in git's configuration override its values."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from collections.abc import Callable, Collection, Mapping
 from gitckpt.git import config
 from gitckpt.git.contents import attributes
 from gitckpt.git.files import private_dirs
-from gitckpt.git.objects.diff import leaf
+from gitckpt.git.objects.diff import find_leaf
 from gitckpt.git.objects.encoding import FILES
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import budget, times
-from gitckpt.model.arguments import first_of
+from gitckpt.model.arguments import join_first
 from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.model.policy import Policy
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.config import file as toml_file
 from gitckpt.store.config.file import OBEYED, ConfigError, ConfigFile, Table, name_problem, text_of
-from gitckpt.store.snapshot.limits import MB, Limits, size_text
+from gitckpt.store.snapshot.limits import MB, Limits, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,11 +62,11 @@ def _read_size(table: Table, key: str, default: int | None) -> int | None:
     if value is None:
         return default
     text = str(value).strip() if type(value) in (int, str) else ""
-    digits = text.rstrip("BKMGIbkmgi ")
-    factor = _SIZES.get(text[len(digits) :].strip().upper())
-    if not (digits.isascii() and digits.isdigit()) or factor is None:
+    number_text = text.rstrip("BKMGIbkmgi ")
+    unit_bytes = _SIZES.get(text[len(number_text) :].strip().upper())
+    if not (number_text.isascii() and number_text.isdigit()) or unit_bytes is None:
         return table.wrong(key, 'a size such as "50 MB"', value, default)
-    return int(digits) * factor
+    return int(number_text) * unit_bytes
 
 
 def _read_submodules(table: Table, key: str, default: str) -> str:
@@ -83,8 +83,8 @@ def _read_patterns(table: Table, key: str, default: tuple[str, ...]) -> tuple[st
 
 
 def _join_patterns(secrets: tuple[str, ...], more_secrets: tuple[str, ...]) -> tuple[str, ...]:
-    names = {pattern.lower() for pattern in secrets}
-    return (*secrets, *(pattern for pattern in more_secrets if pattern.lower() not in names))
+    lowered = {pattern.lower() for pattern in secrets}
+    return (*secrets, *(pattern for pattern in more_secrets if pattern.lower() not in lowered))
 
 
 def _equal_or_none(include: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ _POLICY, _LIMITS = Policy(), Limits()
 
 
 def _age_key(name: str, default: int, tighter: Callable[[Any, Any], Any] = max) -> Key:
-    return Key(f"ckpt.{name}", Table.age, default, tighter, times.length_text)
+    return Key(f"ckpt.{name}", Table.age, default, tighter, times.exact_age_text)
 
 
 # The keys of the file, as `table.key`.
@@ -113,7 +113,7 @@ KEYS: Mapping[str, Key] = {
     ),
     "snapshot.include": Key("ckpt.include", _read_patterns, _LIMITS.include, _equal_or_none, list),
     "snapshot.max_file_size": Key(
-        "ckpt.maxfilesize", _read_size, _LIMITS.max_file_size, min, size_text
+        "ckpt.maxfilesize", _read_size, _LIMITS.max_file_size, min, format_size
     ),
     "snapshot.secrets": Key("ckpt.secrets", _read_patterns, _LIMITS.secrets, _join_patterns, list),
     # `max`, as "none" sorts after "all" and captures less.
@@ -161,24 +161,23 @@ def record_approval(repository: Repository, digests: Collection[str]) -> None:
             os.fsync(file.fileno())
         fsync.flush([repository.private_dir, repository.common_dir])
     except OSError as error:
-        raise _unwritable(path_approval(repository), error) from None
+        raise _write_error(path_approval(repository), error) from None
 
 
 def remove_approvals(repository: Repository) -> bool:
-    """Remove all approvals in this clone; return whether there were any."""
     try:
         with _open_approvals(repository, "r+") as file:
-            had_any = bool(file.read().strip())
+            had_approvals = bool(file.read().strip())
             file.truncate(0)
             os.fsync(file.fileno())
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise _unwritable(path_approval(repository), error) from None
-    return had_any
+        raise _write_error(path_approval(repository), error) from None
+    return had_approvals
 
 
-def _unwritable(path: str, error: OSError) -> CkptError:
+def _write_error(path: str, error: OSError) -> CkptError:
     return CkptError(f"cannot write {path}: {error.strerror}")
 
 
@@ -199,7 +198,7 @@ _MAX_NAMED = 3  # keys in a notice
 
 @dataclass(frozen=True, slots=True)
 class Loosening:
-    """The defaults that `gitckpt.toml` loosens; the user allows all of them or none."""
+    """Defaults that `gitckpt.toml` weakens; the user allows all of them or none."""
 
     # By key, such as "retention.keep_last": the value in the file, and the value that applies
     # until the user allows the first one; both as the file would have them.
@@ -219,12 +218,12 @@ class Settings:
 
     @property
     def notice(self) -> str:
-        """Return a line on loosened values that the user has not allowed; "" for none."""
+        """A line that names weakened defaults that the user has not allowed, or ""."""
         if self.loosened is None or self.loosened.is_allowed:
             return ""
-        names = first_of(list(self.loosened.values), _MAX_NAMED)
-        instead = "until you allow that, built-in values apply: git ckpt allow"
-        return f"{FILE} loosens {names}; {instead}"
+        names = join_first(list(self.loosened.values), _MAX_NAMED)
+        consequence = "until you allow that, built-in values apply: git ckpt allow"
+        return f"{FILE} loosens {names}; {consequence}"
 
     def require_correct(self) -> None:
         if self.error is not None:
@@ -232,74 +231,75 @@ class Settings:
 
 
 def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
-    """Return the settings of a repository; `file` replaces the `gitckpt.toml` on disk.
+    """Return the settings of a repository; `file` replaces its `gitckpt.toml`.
 
-    After a mistake, the strictest of the built-in values, the readable values and HEAD's apply.
+    If the settings have a mistake, the strictest of these values apply: the defaults, the readable
+    values, and the values in `gitckpt.toml` of HEAD.
     """
-    from_git = config.read(repository, rf"^(ckpt\.|{attributes.SETTINGS})")
-    owned, error = _values_in_git(from_git)
+    git_texts = config.read(repository, rf"^(ckpt\.|{attributes.SETTINGS})")
+    git_values, error = _read_git_values(git_texts)
     defaults = {name: key.default for name, key in KEYS.items()}
     from_file: dict[str, Any] = {}
-    where = path(repository)
+    file_path = path(repository)
     try:
-        file = file or toml_file.read_file(where)
-        from_file = _values_in_file(file, owned)
+        file = file or toml_file.read_file(file_path)
+        from_file = _read_file_values(file, git_values)
         file.require_correct()
     except UsageError as mistake:
         error = mistake
     if error is not None or file is None:
-        values = _strictest_values(defaults, from_file, _values_in_head(repository)) | owned
-        problem = _describe_problem(error, where) if error is not None else ""
-        return replace(_make_settings(values, from_git), error=error, problem=problem)
-    strict = _strictest_values(defaults, from_file)
-    loosened = _find_loosening(repository, file, from_file, strict | owned)
-    values = defaults | from_file if loosened is not None and loosened.is_allowed else strict
-    return replace(_make_settings(values | owned, from_git), loosened=loosened)
+        values = _combine_strictest(defaults, from_file, _read_head_values(repository)) | git_values
+        problem = _describe_problem(error, file_path) if error is not None else ""
+        return replace(_make_settings(values, git_texts), error=error, problem=problem)
+    strict_values = _combine_strictest(defaults, from_file)
+    loosened = _find_loosening(repository, file, from_file, strict_values | git_values)
+    values = defaults | from_file if loosened is not None and loosened.is_allowed else strict_values
+    return replace(_make_settings(values | git_values, git_texts), loosened=loosened)
 
 
-def _values_in_git(from_git: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | None]:
-    """Return values by key from git's configuration; and the error of a bad value."""
+def _read_git_values(from_git: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | None]:
+    """Return values in git's configuration by key, and an error for a wrong value."""
     mistakes = toml_file.Mistakes("")
     values = {name: _as_toml(name, texts) for name, texts in from_git.items() if name in NAMES}
     table = Table(values, (), "git config", mistakes)
-    owned = {}
+    git_values = {}
     for name, key in KEYS.items():
         if key.setting in values:
-            count = len(mistakes.entries)
+            count_before = len(mistakes.entries)
             value = key.read(table, key.setting, key.default)
-            if len(mistakes.entries) == count:
-                owned[name] = value
-    first = next(iter(mistakes.entries), None)
-    return owned, None if first is None else UsageError(first.text, hint=first.hint)
+            if len(mistakes.entries) == count_before:
+                git_values[name] = value
+    mistake = next(iter(mistakes.entries), None)
+    return git_values, None if mistake is None else UsageError(mistake.text, hint=mistake.hint)
 
 
-def _values_in_file(file: ConfigFile, owned: Collection[str] = ()) -> dict[str, Any]:
-    tables = _tables(file)
+def _read_file_values(file: ConfigFile, owned: Collection[str] = ()) -> dict[str, Any]:
+    tables = _read_tables(file)
     values = {}
     for name, key in KEYS.items():
-        table, _, short = name.partition(".")
-        if name not in owned and short in tables[table].values:
-            values[name] = key.read(tables[table], short, key.default)
+        table_name, _, key_name = name.partition(".")
+        if name not in owned and key_name in tables[table_name].values:
+            values[name] = key.read(tables[table_name], key_name, key.default)
     return values
 
 
 def head_text(repository: Repository) -> str:
-    return (_content_at(repository, "HEAD") or b"").decode("utf-8", "surrogateescape")
+    return (_read_at_commit(repository, "HEAD") or b"").decode("utf-8", "surrogateescape")
 
 
-def _content_at(repository: Repository, commit: str) -> bytes | None:
-    (stored,) = repository.cat_file.contents([f"{commit}:{FILE}"], budget.FILE.size)
-    return stored[2] if stored is not None and stored[1] == "blob" else None
+def _read_at_commit(repository: Repository, commit: str) -> bytes | None:
+    (stored_file,) = repository.cat_file.contents([f"{commit}:{FILE}"], budget.FILE.size)
+    return stored_file[2] if stored_file is not None and stored_file[1] == "blob" else None
 
 
-def _values_in_head(repository: Repository) -> dict[str, Any]:
+def _read_head_values(repository: Repository) -> dict[str, Any]:
     try:
-        return _values_in_file(ConfigFile(head_text(repository), FILE))
+        return _read_file_values(ConfigFile(head_text(repository), FILE))
     except ConfigError:
         return {}
 
 
-def _strictest_values(defaults: Mapping[str, Any], *sources: Mapping[str, Any]) -> dict[str, Any]:
+def _combine_strictest(defaults: Mapping[str, Any], *sources: Mapping[str, Any]) -> dict[str, Any]:
     values = dict(defaults)
     for source in sources:
         values |= {name: KEYS[name].tighter(value, values[name]) for name, value in source.items()}
@@ -310,9 +310,10 @@ def _describe_problem(error: UsageError, path: str) -> str:
     instead = "using built-in settings, or stricter ones that can be read"
     if not isinstance(error, ConfigError):
         return f"{error.message}; {instead}"
-    first, number = error.mistakes[0], len(error.mistakes) - 1
-    count = f" (and {number} more)" if number else ""
-    return f"{FILE}:{first.line}: {first.text}{count}; {instead}, until this is corrected: {path}"
+    first_mistake, more_count = error.mistakes[0], len(error.mistakes) - 1
+    others = f" (and {more_count} more)" if more_count else ""
+    mistake_text = f"{FILE}:{first_mistake.line}: {first_mistake.text}{others}"
+    return f"{mistake_text}; {instead}, until this is corrected: {path}"
 
 
 def setting_files(repository: Repository) -> dict[str, str]:
@@ -320,20 +321,20 @@ def setting_files(repository: Repository) -> dict[str, str]:
 
 
 def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
-    """Return after how many microseconds a run expires; a short `age` needs approval."""
+    """Return `age` if it is long enough or the user allowed it; else the default age."""
     settings = read(repository)
     loosened = settings.loosened
-    allowed = loosened.values if loosened is not None and loosened.is_allowed else {}
-    is_allowed = allowed.get(_retention_key(pipeline), ("",))[0] == times.length_text(age)
+    allowed_values = loosened.values if loosened is not None and loosened.is_allowed else {}
+    is_allowed = allowed_values.get(_retention_key(pipeline), ("",))[0] == times.exact_age_text(age)
     return age if is_allowed else max(age, settings.policy.runs_older_than)
 
 
-def _tables(file: ConfigFile) -> dict[str, Table]:
-    """Return the tables that `KEYS` names; record unknown keys and tables as mistakes."""
-    names = dict.fromkeys(name.partition(".")[0] for name in KEYS)
-    file.top.only((*names, *_ELSEWHERE))
+def _read_tables(file: ConfigFile) -> dict[str, Table]:
+    """Return the file's tables by name; report tables and keys that `KEYS` lacks."""
+    table_names = dict.fromkeys(name.partition(".")[0] for name in KEYS)
+    file.top.only((*table_names, *_ELSEWHERE))
     tables = {}
-    for name in names:
+    for name in table_names:
         tables[name] = file.table(name, f"[{name}]", f"write [{name}] above its keys")
         prefix = f"{name}."
         tables[name].only([key.removeprefix(prefix) for key in KEYS if key.startswith(prefix)])
@@ -347,7 +348,7 @@ def _find_loosening(
     for name, value in values.items():
         if strict[name] != value:
             loosened[name] = (KEYS[name].to_file(value), KEYS[name].to_file(strict[name]))
-    ages = {}
+    ages_by_key = {}
     pipelines = file.document.get(PIPELINES)
     for name, pipeline in pipelines.items() if isinstance(pipelines, dict) else ():
         if not isinstance(pipeline, dict) or name_problem(name) is not None:
@@ -356,13 +357,15 @@ def _find_loosening(
         with contextlib.suppress(UsageError):  # the pipeline's reader reports it
             age = times.parse_age(text.strip()) if isinstance(text, str) else strict[_RUNS]
             if age < strict[_RUNS]:
-                ages[_retention_key(name)] = times.length_text(age)
-    loosened |= {name: (age, times.length_text(strict[_RUNS])) for name, age in ages.items()}
+                ages_by_key[_retention_key(name)] = times.exact_age_text(age)
+    loosened |= {
+        name: (age, times.exact_age_text(strict[_RUNS])) for name, age in ages_by_key.items()
+    }
     if not loosened:
         return None
 
     # One digest for all values: a short age may be harmless only with a large `keep_last`.
-    digest = digest_of("settings", [*sorted(values.items()), *sorted(ages.items())])
+    digest = digest_of("settings", [*sorted(values.items()), *sorted(ages_by_key.items())])
     return Loosening(loosened, digest, digest in approved_digests(repository))
 
 
@@ -372,19 +375,19 @@ def _retention_key(pipeline: str) -> str:
 
 def _make_settings(values: Mapping[str, Any], from_git: Mapping[str, list[str]]) -> Settings:
     policy, limits = (
-        {name.removeprefix(table): values[name] for name in KEYS if name.startswith(table)}
-        for table in ("retention.", "snapshot.")
+        {name.removeprefix(prefix): values[name] for name in KEYS if name.startswith(prefix)}
+        for prefix in ("retention.", "snapshot.")
     )
     limits["submodules"] = limits["submodules"] == ALL
     limits["timeout"] /= times.MICRO
-    configured = attributes.Configured.of(from_git)
+    attribute_settings = attributes.ConversionSettings.of(from_git)
     worktree_dir = from_git[WORKTREE_DIR][-1] if WORKTREE_DIR in from_git else None
-    return Settings(Policy(**policy), Limits(**limits, configured=configured), worktree_dir)
+    return Settings(Policy(**policy), Limits(**limits, configured=attribute_settings), worktree_dir)
 
 
 def path(repository: Repository) -> str:
-    top = repository.worktree or main_worktree(repository)
-    return os.path.join(top, FILE) if top else ""
+    top_dir = repository.worktree or main_worktree(repository)
+    return os.path.join(top_dir, FILE) if top_dir else ""
 
 
 def template() -> str:
@@ -394,23 +397,23 @@ def template() -> str:
 
 
 def write_template(path: str) -> bool:
-    """Write `gitckpt.toml` or add missing tables to it; return whether it changed."""
+    """Write `gitckpt.toml`, or add missing tables; return whether the file changed."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
-    settings, title, example = template().partition(_EXAMPLE_TITLE)
+    settings_text, example_title, example = template().partition(_EXAMPLE_TITLE)
     try:
         old_text = text_of(path)
-        budget.require(old_text, budget.FILE)
-        document = tomlkit.parse(old_text or settings)
-        for name, table in tomlkit.parse(settings).items():
+        budget.require_within(old_text, budget.FILE)
+        document = tomlkit.parse(old_text or settings_text)
+        for name, table in tomlkit.parse(settings_text).items():
             if name not in document:
                 document.add(tomlkit.nl())
                 document.add(name, table)
         new_text = tomlkit.dumps(document)
         if PIPELINES not in document and f"[{PIPELINES}." not in old_text:
-            added = title + example
-            new_text += added.replace("\n", "\r\n") if "\r\n" in old_text else added
+            example_text = example_title + example
+            new_text += example_text.replace("\n", "\r\n") if "\r\n" in old_text else example_text
         if new_text != old_text:
             opener = private_dirs.open_without_links
             with open(path, "w", encoding="utf-8", newline="", opener=opener) as file:
@@ -419,7 +422,7 @@ def write_template(path: str) -> bool:
         hint = "correct the file, then run the command again"
         raise UsageError(f"{path} is not TOML: {error}", hint=hint) from None
     except OSError as error:
-        raise _unwritable(path, error) from None
+        raise _write_error(path, error) from None
     return new_text != old_text
 
 
@@ -436,12 +439,12 @@ _SHORT = 10
 
 def require_correct(repository: Repository, commit: str) -> None:
     name = f"{commit}:{FILE}"
-    data = _content_at(repository, commit) if commit else None
+    content = _read_at_commit(repository, commit) if commit else None
     # If it lacks the file, the run reports mistakes after checkout.
-    if data is None or _find_mistakes(repository, name, data) is None:
+    if content is None or _find_mistakes(repository, name, content) is None:
         return
     # The file may be a link, or a filter may change it; these checks start processes, so they wait.
-    entry = leaf(repository, commit, os.fsencode(FILE))
+    entry = find_leaf(repository, commit, os.fsencode(FILE))
     if entry is None or entry[1] not in FILES:
         return
     error = _find_mistakes(repository, name, repository.git.run("cat-file", "--filters", name).out)
@@ -449,24 +452,24 @@ def require_correct(repository: Repository, commit: str) -> None:
         return
     cure = f"the run would use this file: correct {path(repository) or FILE}, commit it, and"
     try:
-        is_base = repository.commit("HEAD") != commit
+        is_other_commit = repository.commit("HEAD") != commit
     except NotFoundError:  # an unborn branch, as in a bare repository
-        is_base = True
-    cure += " start again" + ("; or start at another commit: --base REV" if is_base else "")
+        is_other_commit = True
+    cure += " start again" + ("; or start at another commit: --base REV" if is_other_commit else "")
     raise ConfigError(f"{commit[:_SHORT]}:{FILE}", error.mistakes, cure)
 
 
 def _find_mistakes(repository: Repository, name: str, data: bytes) -> ConfigError | None:
     try:
         file = ConfigFile(data.decode("utf-8", "surrogateescape"), name)
-    except ConfigError as not_toml:
-        return not_toml
+    except ConfigError as parse_error:
+        return parse_error
     error = read(repository, file).error
     return error if isinstance(error, ConfigError) else None
 
 
 class SettingsReader:
-    """Read settings at each use; report each problem once, to `tell`."""
+    """Read the settings at each use; pass each problem to `tell` only once."""
 
     def __init__(self, repository: Repository, tell: Callable[[str], object]) -> None:
         self._repository = repository

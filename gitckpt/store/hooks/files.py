@@ -55,7 +55,7 @@ _SHELLS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """The interpreter and package that a hook runs, as absolute paths."""
+    """The Python interpreter and the directory of gitckpt with which a hook runs."""
 
     python: str
     package_dir: str  # the directory that holds the package `gitckpt`
@@ -65,12 +65,12 @@ class Pin:
         return _find_hook_file(self.package_dir, "hook.sh")
 
     def block(self, event: str, *, created: bool = False) -> bytes:
-        """Return the lines for a hook file; `created` marks the file as made by gitckpt."""
-        first, code = _read_template("block.sh").rstrip("\n").split("\n", 1)
+        """Return gitckpt's lines for a hook file; `created` if gitckpt makes that file."""
+        first_line, code = _read_template("block.sh").rstrip("\n").split("\n", 1)
         if created:
             code = code.replace(_CALL, _SOURCE)
-        head = first.encode() + b"\n" + (_CREATED if created else b"")
-        return head + os.fsencode(self._fill_template(code, event))
+        opening = first_line.encode() + b"\n" + (_CREATED if created else b"")
+        return opening + os.fsencode(self._fill_template(code, event))
 
     def command(self, event: str) -> str:
         lines = _read_template("block.sh").splitlines()
@@ -87,23 +87,23 @@ class Pin:
 def parse_pin(text: str) -> Pin | None:
     """Return the `Pin` that a block or command contains; None for other texts."""
     try:
-        words = shlex.split(text, comments=True)
-        call = words.index("sh" if "sh" in words else "(set")
-        return Pin(words[call + 3], words[call + 4])
+        arguments = shlex.split(text, comments=True)
+        call_index = arguments.index("sh" if "sh" in arguments else "(set")
+        return Pin(arguments[call_index + 3], arguments[call_index + 4])
     except (ValueError, IndexError):
         return None
 
 
 def without_blocks(data: bytes) -> bytes:
-    text, offset = b"", 0
-    for start, end in _blocks(data):
-        text += data[offset:start]
+    kept_lines, offset = b"", 0
+    for start, end in _find_blocks(data):
+        kept_lines += data[offset:start]
         offset = end + 1  # after the line break
-    text += data[offset:]
-    return text[:-1] if offset > len(data) else text
+    kept_lines += data[offset:]
+    return kept_lines[:-1] if offset > len(data) else kept_lines
 
 
-def _blocks(data: bytes) -> Iterator[tuple[int, int]]:
+def _find_blocks(data: bytes) -> Iterator[tuple[int, int]]:
     start = -1
     for marker in _MARKER.finditer(data):
         if start < 0 and marker[0].startswith(_BEGIN):
@@ -123,10 +123,10 @@ class HookFile:
     @property
     def block(self) -> bytes | None:
         data = self.data or b""
-        return next((data[start:end] for start, end in _blocks(data)), None)
+        return next((data[start:end] for start, end in _find_blocks(data)), None)
 
     @property
-    def is_created(self) -> bool:
+    def is_made_by_gitckpt(self) -> bool:
         return _CREATED in (self.block or b"") and without_blocks(self.data or b"") == _NEW_FILE
 
     @property
@@ -135,8 +135,8 @@ class HookFile:
 
     @property
     def obstacle(self) -> str:
-        """Return why gitckpt must not edit the file, as a predicate; "" if it may."""
-        if self.oddity or self.data is None or self.is_created:
+        """Return why gitckpt must not edit the file, such as "is not executable", or ""."""
+        if self.oddity or self.data is None or self.is_made_by_gitckpt:
             return self.oddity
         if b"\0" in self.data:
             return "is not a text file"
@@ -153,18 +153,18 @@ class HookFile:
         if self.data is None:
             data = _NEW_FILE + pin.block(event, created=True) + b"\n"
             return FileChange(self, data, _NEW_MODE, f"{event}: wrote {self.path}")
-        old = self.block
-        data = _insert(self.data, pin.block(event, created=_CREATED in (old or b"")))
-        mode = _NEW_MODE if self.is_created and not self.is_executable else self.mode
+        old_block = self.block
+        data = _insert_block(self.data, pin.block(event, created=_CREATED in (old_block or b"")))
+        mode = _NEW_MODE if self.is_made_by_gitckpt and not self.is_executable else self.mode
         if (data, mode) == (self.data, self.mode):
             return None
-        verb = "updated the block in" if old else "added a block to"
+        verb = "updated the block in" if old_block else "added a block to"
         return FileChange(self, data, mode, f"{event}: {verb} {self.path}")
 
     def without_block(self, event: str) -> FileChange | None:
         if self.block is None or self.data is None:
             return None
-        if self.is_created:
+        if self.is_made_by_gitckpt:
             return FileChange(self, None, 0, f"{event}: removed {self.path}")
         data = without_blocks(self.data)
         return FileChange(self, data, self.mode, f"{event}: removed the block from {self.path}")
@@ -178,7 +178,7 @@ class FileChange:
     sentence: str  # for the user
 
 
-def read(path: str) -> HookFile:
+def read_hook(path: str) -> HookFile:
     try:
         mode = os.lstat(path).st_mode
         if stat.S_ISLNK(mode):
@@ -208,17 +208,17 @@ def remove_directory(path: str) -> bool:
     return False
 
 
-def apply(changes: Sequence[FileChange], undo: ExitStack) -> list[str]:
-    """Write the changed files; `undo` reverts them. Return a sentence for each."""
+def apply_changes(changes: Sequence[FileChange], undo: ExitStack) -> list[str]:
+    """Write the changed files; let `undo` revert the changes; return their sentences."""
     directories = {os.path.dirname(change.file.path) for change in changes}
     for directory in directories:
         _delete_scratch_files(directory)
     for change in changes:
         try:
-            _put(change.file.path, change.data, change.mode)
+            _write_or_delete(change.file.path, change.data, change.mode)
         except OSError as error:
             _raise_refused("write", change.file.path, error)
-        undo.callback(_revert, change.file)
+        undo.callback(_write_back, change.file)
     # The parent directory, too: the hooks directory may be new.
     fsync.flush(directories | set(map(os.path.dirname, directories)))
     return [change.sentence for change in changes]
@@ -233,12 +233,12 @@ def _delete_scratch_files(directory: str) -> None:
                 os.unlink(os.path.join(directory, name))
 
 
-def _revert(file: HookFile) -> None:
+def _write_back(file: HookFile) -> None:
     with contextlib.suppress(OSError):
-        _put(file.path, file.data, file.mode)
+        _write_or_delete(file.path, file.data, file.mode)
 
 
-def _put(path: str, data: bytes | None, mode: int) -> None:
+def _write_or_delete(path: str, data: bytes | None, mode: int) -> None:
     def opener(scratch: str, flags: int) -> int:
         fd = os.open(scratch, flags, mode)
         os.fchmod(fd, mode)  # regardless of the umask
@@ -252,8 +252,8 @@ def _put(path: str, data: bytes | None, mode: int) -> None:
     regular.write_private(path, data, flushed=True, opener=opener, scratch=scratch)
 
 
-def _insert(data: bytes, block: bytes) -> bytes:
-    for start, end in _blocks(data):
+def _insert_block(data: bytes, block: bytes) -> bytes:
+    for start, end in _find_blocks(data):
         return data[:start] + block + without_blocks(data[end:])
     if not data.startswith(b"#!"):
         return block + b"\n" + data
@@ -262,7 +262,6 @@ def _insert(data: bytes, block: bytes) -> bytes:
 
 
 def _shebang_problem(data: bytes) -> str:
-    """Return why a script cannot contain shell code, as a predicate; "" if it can."""
     # git runs a file without `#!` with sh.
     if not data.startswith(b"#!"):
         return ""
@@ -300,6 +299,6 @@ def _read_template(name: str) -> str:
 
 def _find_hook_file(package_dir: str, name: str) -> str:
     # A wheel has `hooks` inside of the package, a checkout next to the package.
-    packaged = os.path.join(package_dir, "gitckpt", "hooks", name)
-    in_checkout = os.path.join(package_dir, "hooks", name)
-    return packaged if os.path.isfile(packaged) else in_checkout
+    packaged_path = os.path.join(package_dir, "gitckpt", "hooks", name)
+    checkout_path = os.path.join(package_dir, "hooks", name)
+    return packaged_path if os.path.isfile(packaged_path) else checkout_path

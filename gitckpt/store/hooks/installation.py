@@ -59,54 +59,54 @@ class HookSettings:
         names = r"^(ckpt\.|notes\.rewrite|gc\.cruftpacks$|hook\.gitckpt-)"
         self._values = config.read_local(repository, names)
 
-    def all(self, name: str) -> list[str]:
-        return self._values.get(_canonical(name), [])
+    def values_of(self, name: str) -> list[str]:
+        return self._values.get(_canonical_name(name), [])
 
-    def last(self, name: str) -> str | None:
-        return next(reversed(self.all(name)), None)
+    def last_value(self, name: str) -> str | None:
+        return next(reversed(self.values_of(name)), None)
 
     @property
     def rewrites_notes(self) -> bool:
-        patterns = self.all(REWRITE_REF) + self._everywhere.get(REWRITE_REF.lower(), [])
-        return any(fnmatch.fnmatchcase(NOTES, pattern) for pattern in patterns)
+        ref_patterns = self.values_of(REWRITE_REF) + self._everywhere.get(REWRITE_REF.lower(), [])
+        return any(fnmatch.fnmatchcase(NOTES, pattern) for pattern in ref_patterns)
 
     def set(self, name: str, value: str | None, undo: ExitStack) -> bool:
-        """Set exactly one value, or with None remove all; return whether anything changed."""
+        """Set a setting to one value, or remove it with None; return whether it changed."""
         if value is None:
             return self.drop(name, undo)
-        if self.all(name) == [value]:
+        if self.values_of(name) == [value]:
             return False
         self.drop(name, undo)
         self.add(name, value, undo)
         return True
 
     def add(self, name: str, value: str, undo: ExitStack) -> None:
-        if value not in self.all(name):
+        if value not in self.values_of(name):
             # Registered before the write: git may fail after it has written the value.
             undo.callback(config.unset, self.repository, name, value)
             config.write(self.repository, name, value, add=True)
-            self._values.setdefault(_canonical(name), []).append(value)
+            self._values.setdefault(_canonical_name(name), []).append(value)
 
     def drop(self, name: str, undo: ExitStack, value: str | None = None) -> bool:
-        old_values = self.all(name)
-        dropped = [old for old in old_values if value in (None, old)]
-        if dropped:
+        old_values = self.values_of(name)
+        removed = [old for old in old_values if value in (None, old)]
+        if removed:
             config.unset(self.repository, name, value)
-            for old in reversed(dropped):
+            for old in reversed(removed):
                 undo.callback(config.write, self.repository, name, old, add=True)
-            self._values[_canonical(name)] = [old for old in old_values if old not in dropped]
-        return bool(dropped)
+            self._values[_canonical_name(name)] = [old for old in old_values if old not in removed]
+        return bool(removed)
 
     def add_missing(self, undo: ExitStack) -> list[str]:
-        """Add settings so that git copies notes and packs garbage; return sentences."""
-        by_init = self.all(SET_BY_INIT)
+        """Set git to copy notes and to pack unreachable objects; return the changes."""
+        set_by_init = self.values_of(SET_BY_INIT)
         additions = [] if self.rewrites_notes else [(REWRITE_REF, OUR_NOTES)]
         # The mode applies to all notes refs, and would sort lines in the user's notes.
         foreign_refs = {*self._everywhere.get(REWRITE_REF.lower(), [])} - {NOTES, OUR_NOTES}
         user_has_mode = bool(foreign_refs or self._everywhere.get(_REWRITE_MODE.lower()))
-        may_set_mode = _REWRITE_MODE in by_init or not user_has_mode
-        copies_notes = REWRITE_REF in by_init or bool(additions)
-        if copies_notes and may_set_mode and not self.all(_REWRITE_MODE):
+        may_set_mode = _REWRITE_MODE in set_by_init or not user_has_mode
+        copies_notes = REWRITE_REF in set_by_init or bool(additions)
+        if copies_notes and may_set_mode and not self.values_of(_REWRITE_MODE):
             additions.append((_REWRITE_MODE, _SORTED_UNION))
         if _CRUFT_PACKS.lower() not in self._everywhere:
             additions.append((_CRUFT_PACKS, "true"))
@@ -119,19 +119,16 @@ class HookSettings:
 
 
 def _find_hooks_directory(repository: Repository) -> str:
-    """Return the real path of the directory in which git looks for hooks."""
-    where = [] if repository.worktree is not None else ["-C", repository.git_dir]
-    words = ("rev-parse", "--path-format=absolute", "--git-path", "hooks")
-    return os.path.realpath(repository.git.text(*where, *words))
+    location_options = [] if repository.worktree is not None else ["-C", repository.git_dir]
+    arguments = ("rev-parse", "--path-format=absolute", "--git-path", "hooks")
+    return os.path.realpath(repository.git.text(*location_options, *arguments))
 
 
 def _resolve_directory(repository: Repository, path: str | None = None) -> str:
-    """Return the real path of a hooks directory; `path` defaults to git's `hooks`."""
     return os.path.realpath(os.path.join(repository.common_dir, path or "hooks"))
 
 
-def _canonical(name: str) -> str:
-    """Return a setting's name as git lists it: section and key in lower case."""
+def _canonical_name(name: str) -> str:
     section, _, remainder = name.partition(".")
     subsection, dot, key = remainder.rpartition(".")
     return f"{section.lower()}.{subsection}{dot}{key.lower()}"
@@ -175,7 +172,7 @@ class Manager:
             paths = [os.path.join(top, _PRE_COMMIT_FILE)]
         return [*paths, os.path.join(self.hooks_dir, event)]
 
-    def repetition(self, event: str) -> str:
+    def repeated_call(self, event: str) -> str:
         return f"{event} calls gitckpt twice; remove the call from {self.files(event)[0]}"
 
     def line(self, event: str) -> str:
@@ -184,10 +181,10 @@ class Manager:
         if self.name == PRE_COMMIT and event in _PRE_COMMIT_TYPES:
             command, variable = f"git ckpt hook {event}", PRE_COMMIT_ARGUMENTS[event]
             return f"entry: sh -c '{command} \"${variable}\"'" if variable else f"entry: {command}"
-        return call(event)
+        return call_line(event)
 
     def advice(self, events: Sequence[str], *, in_full: bool) -> list[str]:
-        """Return lines that tell what to add where; with `in_full`, also the long version."""
+        """Return lines that tell what to add to which file; more lines if `in_full`."""
         if not events:
             return []
         if self.name == _LEFTHOOK:
@@ -201,8 +198,8 @@ class Manager:
             return [_BESIDE_ADVICE, *self._pre_commit_advice(events)]
         if self.name == PRE_COMMIT:
             path = self.files(_PRE_COMMIT_TYPES[0])[0]
-            shared = f"or add hooks for all clones to {path}: git ckpt init --hooks external"
-            return [_BESIDE_ADVICE, shared]
+            shared_advice = f"or add hooks for all clones to {path}: git ckpt init --hooks external"
+            return [_BESIDE_ADVICE, shared_advice]
         if os.path.exists(self.hooks_dir) and not os.path.isdir(self.hooks_dir):
             cure = "git config --unset core.hooksPath, then git ckpt init"
             return [f"git runs no hooks, as {self.hooks_dir} is not a directory; run: {cure}"]
@@ -219,10 +216,10 @@ class Manager:
         supported = [event for event in events if event in _PRE_COMMIT_TYPES]
         lines = []
         if supported:
-            types = " ".join(f"--hook-type {event}" for event in supported)
+            type_options = " ".join(f"--hook-type {event}" for event in supported)
             action = f"or add to {self.files(supported[0])[0]} below `repos:`"
             lines = [
-                f"{action}, then run: pre-commit install {types}",
+                f"{action}, then run: pre-commit install {type_options}",
                 "  - repo: local",
                 "    hooks:",
             ]
@@ -240,14 +237,14 @@ def _find_manager(repository: Repository) -> Manager:
     return Manager(name or _HOOKS_PATH, directory, repository.worktree, is_foreign=bool(name))
 
 
-def call(event: str) -> str:
-    """Return the shell line that calls gitckpt; a failure does not end `sh -e`."""
+def call_line(event: str) -> str:
+    """Return a shell line that calls gitckpt and succeeds even if gitckpt fails."""
     return f'git ckpt hook {event} "$@" || :'
 
 
 def calls(path: str, event: str) -> bool:
     """Return whether a file calls `git ckpt hook <event>` outside of comments."""
-    lines = _content(path).split(b"\n")
+    lines = _read_without_blocks(path).split(b"\n")
     code = b"\n".join(line for line in lines if not line.lstrip().startswith((b"#", b"//")))
     return event.encode() in _CALL.findall(code)
 
@@ -257,10 +254,10 @@ def _detect_manager(repository: Repository, hooks_dir: str) -> str | None:
         return _HUSKY
     # A hook manager that owns one active hook file may take over the other hooks, too.
     names = [name for name in sorted(names_in(hooks_dir)) if "." not in name]
-    text = b"\n".join(_content(os.path.join(hooks_dir, name)) for name in names)
-    if GENERATED_BY_PRE_COMMIT in text:
+    all_hooks = b"\n".join(_read_without_blocks(os.path.join(hooks_dir, name)) for name in names)
+    if GENERATED_BY_PRE_COMMIT in all_hooks:
         return PRE_COMMIT
-    if b"lefthook" in text:
+    if b"lefthook" in all_hooks:
         return _LEFTHOOK
     if not hooks_dir.startswith(os.path.join(os.path.realpath(repository.common_dir), "")):
         return _HOOKS_PATH
@@ -284,7 +281,7 @@ def _lefthook_files(worktree: str) -> list[str]:
     return paths
 
 
-def _content(path: str) -> bytes:
+def _read_without_blocks(path: str) -> bytes:
     try:
         return without_blocks(regular.content(path, budget.FILE.size))
     except OSError:
@@ -316,61 +313,61 @@ def install(
     python: str = sys.executable,
     package_dir: str = PACKAGE_DIR,
 ) -> Installation:
-    """Make git call gitckpt and copy notes on amend; a second call only repairs."""
+    """Set up or repair the hooks that call gitckpt, and the copying of notes on amend."""
     settings = HookSettings(repository)
-    owner = _find_manager(repository)
-    directory = owner.hooks_dir
+    manager = _find_manager(repository)
+    directory = manager.hooks_dir
     # A manager that was installed later, but left all blocks of gitckpt, is no conflict.
-    blocks = (_active_file(directory, event).block for event in EVENTS)
-    is_managed = owner.is_foreign and not all(blocks)
+    block_of_each = (_active_file(directory, event).block for event in EVENTS)
+    is_managed = manager.is_foreign and not all(block_of_each)
     hook_mode = _pick_mode(mode, version, settings, is_managed=is_managed)
     pin = _make_pin(python, package_dir)
     changes, advice = _plan_file_changes(settings, pin, directory, adds=hook_mode == "files")
     if hook_mode == "external":
-        missing = [event for event in EVENTS if not owner.calls(event)]
-        advice = owner.advice(missing, in_full=mode == hook_mode)
+        missing_events = [event for event in EVENTS if not manager.calls(event)]
+        advice = manager.advice(missing_events, in_full=mode == hook_mode)
     elif hook_mode == "config":
-        advice = [owner.repetition(event) for event in EVENTS if owner.calls(event)]
+        advice = [manager.repeated_call(event) for event in EVENTS if manager.calls(event)]
     elif hook_mode == "none" and mode == "auto":
         cure = f"git config --unset {CHOSEN}, then {_INIT}"
         advice = [f"no hooks installed, as chosen before; to install them: {cure}"]
     with ExitStack() as undo:
         if hook_mode == "files":
             _prepare_directory(settings, directory, undo)
-        changed = files.apply(changes, undo)
-        changed += _set_hooks(settings, pin if hook_mode == "config" else None, undo)
-        changed += settings.add_missing(undo)
+        sentences = files.apply_changes(changes, undo)
+        sentences += _set_hooks(settings, pin if hook_mode == "config" else None, undo)
+        sentences += settings.add_missing(undo)
         settings.set(MODE, hook_mode, undo)
         if mode != "auto":
             settings.set(CHOSEN, "true", undo)
         undo.pop_all()
-    return Installation(hook_mode, changed, advice)
+    return Installation(hook_mode, sentences, advice)
 
 
 def uninstall(repository: Repository) -> list[str]:
     """Remove what `install` added; return a sentence for each change."""
     settings = HookSettings(repository)
-    by_init = settings.all(SET_BY_INIT)
-    directory = _resolve_directory(repository, settings.last(DIRECTORY))
+    set_by_init = settings.values_of(SET_BY_INIT)
+    directory = _resolve_directory(repository, settings.last_value(DIRECTORY))
     hooks_dir = _find_hooks_directory(repository)
     changes, _ = _plan_file_changes(settings, Pin("", ""), hooks_dir, adds=False)
     with ExitStack() as undo:
-        changed = files.apply(changes, undo)
-        changed += _set_hooks(settings, None, undo)
+        sentences = files.apply_changes(changes, undo)
+        sentences += _set_hooks(settings, None, undo)
         for name, value in VALUES:
-            if name in by_init and settings.drop(name, undo, value):
-                changed.append(f"removed {name} = {value} from the configuration")
+            if name in set_by_init and settings.drop(name, undo, value):
+                sentences.append(f"removed {name} = {value} from the configuration")
         for name in _OURS:
             settings.drop(name, undo)
         undo.pop_all()
-    if MADE_DIRECTORY in by_init and files.remove_directory(directory):
-        changed.append(f"removed the empty directory {directory}")
-    return changed
+    if MADE_DIRECTORY in set_by_init and files.remove_directory(directory):
+        sentences.append(f"removed the empty directory {directory}")
+    return sentences
 
 
 def files_with_calls(repository: Repository) -> list[str]:
-    owner = _find_manager(repository)
-    paths = (path for event in EVENTS for path in owner.files(event) if calls(path, event))
+    manager = _find_manager(repository)
+    paths = (path for event in EVENTS for path in manager.files(event) if calls(path, event))
     return list(dict.fromkeys(paths))
 
 
@@ -383,7 +380,7 @@ def inspect(
 ) -> list[Finding]:
     """Return a finding for each hook that differs from what `install` set up."""
     settings = HookSettings(repository)
-    mode = settings.last(MODE)
+    mode = settings.last_value(MODE)
     if mode not in _MODES[1:]:
         sentence = "gitckpt was never set up in this repository"
         return [Finding("hooks-not-installed", repository.common_dir, sentence, _INIT)]
@@ -395,9 +392,9 @@ def inspect(
     elif mode == "files":
         findings = _inspect_files(settings, pin, owner)
     elif mode == "external":
-        is_wanted = owner.is_foreign or settings.last(CHOSEN) is not None
-        missing = [event for event in EVENTS if not owner.calls(event)]
-        findings = [_missing_external_call(owner, event, is_wanted=is_wanted) for event in missing]
+        is_wanted = owner.is_foreign or settings.last_value(CHOSEN) is not None
+        uncalled = [event for event in EVENTS if not owner.calls(event)]
+        findings = [_missing_external_call(owner, event, is_wanted=is_wanted) for event in uncalled]
     if not settings.rewrites_notes:
         sentence = "git does not copy links from commits to checkpoints on amend and rebase"
         cure = f"git config --add {REWRITE_REF} '{OUR_NOTES}'"
@@ -405,17 +402,20 @@ def inspect(
     return list(dict.fromkeys(findings))
 
 
-def outlook(repository: Repository, *, version: tuple[int, ...]) -> str:
-    """Predict the next commit's hook: "recorded", "missed", "none", "not installed"."""
-    mode = HookSettings(repository).last(MODE)
+def predict_next_commit(repository: Repository, *, version: tuple[int, ...]) -> str:
+    """Predict what gitckpt's hook does at the next commit.
+
+    Returns "recorded" or "missed"; "none" if the user chose no hooks; else "not installed".
+    """
+    mode = HookSettings(repository).last_value(MODE)
     if mode not in _MODES[1:]:
         return "not installed"
     if mode == "none":
         return mode
     other_events = [event for event in EVENTS if event != "post-commit"]
     for finding in inspect(repository, version=version):
-        is_other = any(event in finding.sentence for event in other_events)
-        if finding.code in _MISSED and not is_other:
+        is_other_event = any(event in finding.sentence for event in other_events)
+        if finding.code in _MISSED and not is_other_event:
             return "missed"
     return "recorded"
 
@@ -435,16 +435,16 @@ def _pick_mode(
         raise UsageError(f"unknown hook mode: {mode}", hint=f"one of {', '.join(_MODES)}")
     has_config_hooks = version >= CONFIG_HOOKS_SINCE
     if mode == "config" and not has_config_hooks:
-        needed, present = (".".join(map(str, part)) for part in (CONFIG_HOOKS_SINCE, version))
-        problem = f"git {present} cannot read hooks from its configuration; git {needed} can"
+        required, installed = (".".join(map(str, part)) for part in (CONFIG_HOOKS_SINCE, version))
+        problem = f"git {installed} cannot read hooks from its configuration; git {required} can"
         hint = "install a newer git, or choose another mode: files, external or auto"
         raise UsageError(problem, hint=hint)
     if mode != "auto":
         return mode
-    last = settings.last(MODE) or ""
+    last_mode = settings.last_value(MODE) or ""
     modes = _MODES[1:] if has_config_hooks else _MODES[2:]
-    if last in modes and settings.last(CHOSEN):
-        return last
+    if last_mode in modes and settings.last_value(CHOSEN):
+        return last_mode
     if has_config_hooks:
         return "config"
     return "external" if is_managed else "files"
@@ -453,23 +453,23 @@ def _pick_mode(
 def _plan_file_changes(
     settings: HookSettings, pin: Pin, hooks_dir: str, *, adds: bool
 ) -> tuple[list[FileChange], list[str]]:
-    """Return changes that remove blocks, or with `adds` write those in `hooks_dir`."""
+    """Return changes that remove blocks, or add them if `adds`; and lines of advice."""
     changes: list[FileChange] = []
     advice: list[str] = []
-    repository, installed = settings.repository, settings.last(DIRECTORY)
-    directories = (_resolve_directory(repository), _resolve_directory(repository, installed))
+    repository, installed_dir = settings.repository, settings.last_value(DIRECTORY)
+    directories = (_resolve_directory(repository), _resolve_directory(repository, installed_dir))
     for directory in dict.fromkeys((hooks_dir, *directories)):
         for event in EVENTS:
             if adds and directory == hooks_dir:
                 file = _active_file(directory, event)
                 change = None if file.obstacle else file.with_block(event, pin)
                 if file.obstacle and not calls(file.path, event):
-                    advice.append(f"{event}: {file.path} {file.obstacle}; add: {call(event)}")
+                    advice.append(f"{event}: {file.path} {file.obstacle}; add: {call_line(event)}")
             else:
-                file = files.read(os.path.join(directory, event))
+                file = files.read_hook(os.path.join(directory, event))
                 change = file.without_block(event)
-            aside = [files.read(file.path + suffix).without_block(event) for suffix in _ASIDE]
-            changes += filter(None, (change, *aside))
+            asides = [files.read_hook(file.path + suffix).without_block(event) for suffix in _ASIDE]
+            changes += filter(None, (change, *asides))
     return changes, advice
 
 
@@ -478,15 +478,15 @@ def _prepare_directory(settings: HookSettings, directory: str, undo: ExitStack) 
         # Recorded first: else `uninit` would not remove the directory of a killed `init`.
         settings.add(SET_BY_INIT, MADE_DIRECTORY, undo)
         files.make_directory(directory, undo)
-    relative = os.path.relpath(directory, os.path.realpath(settings.repository.common_dir))
+    relative_path = os.path.relpath(directory, os.path.realpath(settings.repository.common_dir))
     # A path below the git directory is stored as relative, as it moves with the repository.
-    path = directory if relative.startswith(os.pardir) else relative
+    path = directory if relative_path.startswith(os.pardir) else relative_path
     is_default = directory == _resolve_directory(settings.repository)
     settings.set(DIRECTORY, None if is_default else path, undo)
 
 
 def _set_hooks(settings: HookSettings, pin: Pin | None, undo: ExitStack) -> list[str]:
-    changed = []
+    sentences = []
     for event in EVENTS:
         section = f"hook.gitckpt-{event}"
         values: list[tuple[str, str | None]] = [("command", None), ("event", None)]
@@ -494,38 +494,38 @@ def _set_hooks(settings: HookSettings, pin: Pin | None, undo: ExitStack) -> list
         if pin is not None:
             values = [("event", event), ("command", pin.command(event))]
             sentence = f"{event}: set {section} in the configuration"
-        changes = [settings.set(f"{section}.{key}", value, undo) for key, value in values]
-        changed += [sentence] if any(changes) else []
-    return changed
+        were_changed = [settings.set(f"{section}.{key}", value, undo) for key, value in values]
+        sentences += [sentence] if any(were_changed) else []
+    return sentences
 
 
 def _inspect_config(
     settings: HookSettings, version: tuple[int, ...], pin: Pin, owner: Manager
 ) -> list[Finding]:
     if version < CONFIG_HOOKS_SINCE:
-        present = ".".join(map(str, version))
-        sentence = f"git {present} does not run hooks that its configuration defines"
+        version_text = ".".join(map(str, version))
+        sentence = f"git {version_text} does not run hooks that its configuration defines"
         return [_missing_call(MODE, sentence)]
     findings = []
     for event in EVENTS:
         section = f"hook.gitckpt-{event}"
-        command = settings.last(f"{section}.command")
-        enabled = f"{section}.enabled"
-        if command is None or event not in settings.all(f"{section}.event"):
+        command = settings.last_value(f"{section}.command")
+        switch = f"{section}.enabled"
+        if command is None or event not in settings.values_of(f"{section}.event"):
             findings.append(_missing_call(section, f"{event} does not call gitckpt"))
-        elif not config.is_on((settings.all(enabled) or ["true"])[-1]):
-            cure = f"git config --unset {enabled}"
-            findings.append(_missing_call(section, f"{enabled} turns the hook {event} off", cure))
+        elif not config.is_true((settings.values_of(switch) or ["true"])[-1]):
+            cure = f"git config --unset {switch}"
+            findings.append(_missing_call(section, f"{switch} turns the hook {event} off", cure))
         elif command != pin.command(event):
-            findings.append(_outdated_call(section, event, command))
+            findings.append(_outdated_call_finding(section, event, command))
         if owner.calls(event):
-            findings.append(Finding("hook-twice", section, owner.repetition(event)))
+            findings.append(Finding("hook-twice", section, owner.repeated_call(event)))
     return findings
 
 
 def _inspect_files(settings: HookSettings, pin: Pin, owner: Manager) -> list[Finding]:
     findings = []
-    installed = _resolve_directory(settings.repository, settings.last(DIRECTORY))
+    installed_dir = _resolve_directory(settings.repository, settings.last_value(DIRECTORY))
     for event in EVENTS:
         file = _active_file(owner.hooks_dir, event)
         is_called = owner.calls(event)
@@ -535,26 +535,26 @@ def _inspect_files(settings: HookSettings, pin: Pin, owner: Manager) -> list[Fin
                 cure = f"chmod +x {shlex.quote(file.path)}"
                 findings.append(Finding("hook-not-executable", file.path, sentence, cure))
             if file.block not in (pin.block(event), pin.block(event, created=True)):
-                findings.append(_outdated_call(file.path, event, os.fsdecode(file.block)))
+                findings.append(_outdated_call_finding(file.path, event, os.fsdecode(file.block)))
             if is_called:
-                findings.append(Finding("hook-twice", file.path, owner.repetition(event)))
+                findings.append(Finding("hook-twice", file.path, owner.repeated_call(event)))
         elif not is_called:
-            findings.append(_missing_block(file, event, installed, owner.hooks_dir))
+            findings.append(_missing_block_finding(file, event, installed_dir, owner.hooks_dir))
     return findings
 
 
-def _missing_block(file: HookFile, event: str, installed: str, directory: str) -> Finding:
+def _missing_block_finding(file: HookFile, event: str, installed: str, directory: str) -> Finding:
     for suffix in _ASIDE:
-        aside = files.read(file.path + suffix)
-        if aside.block is not None:
+        renamed_file = files.read_hook(file.path + suffix)
+        if renamed_file.block is not None:
             sentence = f"another hook manager renamed the {event} hook, so git no longer runs it"
-            return Finding("hook-moved-aside", aside.path, sentence, _INIT)
-    if installed != directory and files.read(os.path.join(installed, event)).block is not None:
+            return Finding("hook-moved-aside", renamed_file.path, sentence, _INIT)
+    if installed != directory and files.read_hook(os.path.join(installed, event)).block is not None:
         sentence = f"git runs the hooks in {directory}, not the hooks of gitckpt in {installed}"
         return Finding("hook-shadowed", "core.hooksPath", sentence, _INIT)
     if file.obstacle:
         sentence = f"{event} does not call gitckpt: the file {file.obstacle}"
-        return _missing_call(file.path, sentence, call(event))
+        return _missing_call(file.path, sentence, call_line(event))
     return _missing_call(file.path, f"{event} does not call gitckpt")
 
 
@@ -562,7 +562,7 @@ def _missing_call(where: str, sentence: str, cure: str = _INIT) -> Finding:
     return Finding("hook-missing", where, sentence, cure)
 
 
-def _outdated_call(where: str, event: str, text: str) -> Finding:
+def _outdated_call_finding(where: str, event: str, text: str) -> Finding:
     pin = files.parse_pin(text)
     if pin and not os.access(pin.python, os.X_OK):
         sentence = "the hooks need a Python interpreter that was removed"
@@ -574,16 +574,16 @@ def _outdated_call(where: str, event: str, text: str) -> Finding:
 
 
 def _active_file(directory: str, event: str) -> HookFile:
-    """Return an event's hook file; its `.legacy` file if that has gitckpt's lines."""
-    file = files.read(os.path.join(directory, event))
-    aside = files.read(file.path + _ASIDE[0])
+    """Return the hook file of an event; its `.legacy` file if that calls gitckpt."""
+    file = files.read_hook(os.path.join(directory, event))
+    renamed_file = files.read_hook(file.path + _ASIDE[0])
     # pre-commit rewrites its hook file, so a block in that file would be lost.
-    is_moved = file.block is None and GENERATED_BY_PRE_COMMIT in (file.data or b"")
-    return aside if is_moved and aside.block is not None else file
+    is_generated = file.block is None and GENERATED_BY_PRE_COMMIT in (file.data or b"")
+    return renamed_file if is_generated and renamed_file.block is not None else file
 
 
 def _missing_external_call(owner: Manager, event: str, *, is_wanted: bool) -> Finding:
     where = owner.files(event)[0]
-    shorter = f"{BESIDE}; or " if owner.name == PRE_COMMIT else ""
-    cure = f"{shorter}add to {where}: {owner.line(event)}" if is_wanted else _INIT
+    shorter_cure = f"{BESIDE}; or " if owner.name == PRE_COMMIT else ""
+    cure = f"{shorter_cure}add to {where}: {owner.line(event)}" if is_wanted else _INIT
     return Finding("hook-external-missing", where, f"{event} does not call gitckpt", cure)

@@ -1,5 +1,5 @@
-"""Leases: the right to drive a run, one holder at a time.
+"""Let only one process at a time drive a run, by leases.
 
 Public modules:
-    leases: acquires, renews and checks leases; reached as `store.leases`.
+    leases: acquires, renews and checks leases.
 """

@@ -1,4 +1,4 @@
-"""Acquire, renew and check leases: the right to drive a run, one holder at a time."""
+"""Acquire, renew and check leases; only the holder of a lease may drive its run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model import budget, times, toml
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, UsageError
-from gitckpt.model.skip_invalid import fenced
+from gitckpt.model.skip_invalid import read_safely
 from gitckpt.model.table import TableReader, parse_record
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store.records import ref_names
@@ -41,7 +41,7 @@ class LeaseHeld(BusyError):
 
 
 class LeaseLost(BusyError):
-    """Another process has taken over the lease; this process must not write any more."""
+    """Another process has taken over the lease; this process must no longer write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +65,17 @@ class Lease:
 
     @property
     def end(self) -> int:
-        """When the lease ends unless renewed, in microseconds since the epoch."""
+        """The time at which the lease ends without renewal, in µs since the epoch."""
         return min(times.from_text(self.expires), times.from_text(self.renewed) + LONGEST)
 
     def is_endless(self, instant: int) -> bool:
-        """Return whether the lease is valid for longer than any driver would write."""
-        expires, renewed = times.from_text(self.expires), times.from_text(self.renewed)
-        return self.released is None and max(expires - renewed, renewed - instant) > LONGEST
+        """Return whether the lease is valid for longer than gitckpt ever writes."""
+        expiry, renewal = times.from_text(self.expires), times.from_text(self.renewed)
+        return self.released is None and max(expiry - renewal, renewal - instant) > LONGEST
 
     @property
     def is_here(self) -> bool:
-        """Whether this process could see the holder's process, if that still lives."""
+        """Whether the holder's process id is meaningful here: same machine and namespace."""
         host = filesystem.this_host()
         return (self.host, self.boot, self.namespace) == (host.name, host.boot, host.namespace)
 
@@ -88,32 +88,32 @@ class Lease:
 
 
 def render(lease: Lease) -> bytes:
-    values = {name: getattr(lease, name) for name in Lease.__slots__ if name != "unknown"}
-    items = {name: v for name, v in values.items() if v is not None and v is not False}
-    return toml.dumps({"version": 1, **items, **lease.unknown}, budget.RECORD).encode()
+    fields = {name: getattr(lease, name) for name in Lease.__slots__ if name != "unknown"}
+    present_fields = {name: v for name, v in fields.items() if v is not None and v is not False}
+    return toml.dumps({"version": 1, **present_fields, **lease.unknown}, budget.RECORD).encode()
 
 
 def parse(data: bytes, ref: str) -> Lease:
-    return fenced(ref, lambda: _parse(data, ref))
+    return read_safely(ref, lambda: _parse(data, ref))
 
 
 def _parse(data: bytes, ref: str) -> Lease:
     reader = TableReader(parse_record(data, ref, "lease"), ref)
     reader.required("version", int)
-    texts = {key: reader.required(key, str) for key in _TEXTS}
+    text_fields = {key: reader.required(key, str) for key in _TEXTS}
     for key in _INSTANTS:
         reader.instant(key)
-    if ref_names.LEASES + texts["run"] != ref:
-        raise InvalidCheckpoint(ref, "run", f"{texts['run']} is not the ref's name")
+    if ref_names.LEASES + text_fields["run"] != ref:
+        raise InvalidCheckpoint(ref, "run", f"{text_fields['run']} is not the ref's name")
     token, pid = reader.required("token", int), reader.required("pid", int)
     if not 0 < token < MOST_TOKENS:
         raise InvalidCheckpoint(ref, "token", f"{token} is not between 1 and 2^62 - 1")
     released, cancelled = reader.optional("released", str), reader.flag("cancelled")
-    texts |= {"released": released} if released is not None else {}
-    return Lease(token=token, pid=pid, cancelled=cancelled, unknown=reader.unknown, **texts)
+    text_fields |= {"released": released} if released is not None else {}
+    return Lease(token=token, pid=pid, cancelled=cancelled, unknown=reader.unknown, **text_fields)
 
 
-def lost(run: str, lease: Lease | None, why: str = "removed") -> LeaseLost:
+def lost_error(run: str, lease: Lease | None, why: str = "removed") -> LeaseLost:
     reason = f"taken over by {lease.sentence()}" if lease else why
     problem = f"the lease of run {run} was {reason}; this process writes nothing more"
     return LeaseLost(problem, hint=f"see the state of the run: git ckpt status {run}")
@@ -124,7 +124,7 @@ _PATIENCE = 5.0  # in seconds: a process that checks for life holds the lock for
 
 
 class _SharedLock(Lock):
-    """The lock file of this process, for all its leases in a repository."""
+    """The lock file of this process, shared by all its leases in a repository."""
 
     leases = 0  # number of leases that need the lock
     stays = False  # whether to leave the file, unlocked: it shows that a holder has ended
@@ -135,11 +135,11 @@ _mutex = threading.Lock()
 
 
 def _after_fork() -> None:
-    """Close lock files in a forked child: while open there, they stay locked."""
+    """Close inherited lock files in a forked child, which would keep them locked."""
     global _mutex  # noqa: PLW0603 - another thread may have held it
     _mutex = threading.Lock()
-    for shared in _locks.values():
-        shared.leave_to_parent()
+    for shared_lock in _locks.values():
+        shared_lock.leave_to_parent()
     _locks.clear()
 
 
@@ -152,29 +152,29 @@ class LockFiles:
 
     def acquire(self, lease: Lease) -> None:
         self._repository.make_private_dir()
-        path = self._path(lease)
+        path = self._lock_path(lease)
         with _mutex:
-            shared = _locks.get(path) or _SharedLock(path, _PATIENCE)
-            if not shared.leases and not shared.acquire() and shared.is_taken:
+            shared_lock = _locks.get(path) or _SharedLock(path, _PATIENCE)
+            if not shared_lock.leases and not shared_lock.acquire() and shared_lock.is_taken:
                 raise BusyError(f"another process holds {path}", hint="run the command again")
-            shared.leases += 1
-            _locks[path] = shared
+            shared_lock.leases += 1
+            _locks[path] = shared_lock
 
     def release(self, lease: Lease, *, is_over: bool) -> None:
-        path = self._path(lease)
+        path = self._lock_path(lease)
         with _mutex:
-            if (shared := _locks.get(path)) is None:
+            if (shared_lock := _locks.get(path)) is None:
                 return  # the lock belongs to the parent of this forked process
-            shared.leases -= 1
-            shared.stays |= not is_over  # else the document of the lease shows that it is over
-            if not shared.leases:
+            shared_lock.leases -= 1
+            shared_lock.stays |= not is_over  # else the document of the lease shows that it is over
+            if not shared_lock.leases:
                 del _locks[path]
-                shared.release(delete=not shared.stays)
+                shared_lock.release(delete=not shared_lock.stays)
 
     def record_oids(self, lease: Lease, oids: Iterable[str]) -> None:
         try:
             # Never create the file: an unlocked one shows that the process is gone.
-            fd = self._open(lease, os.O_WRONLY | os.O_APPEND)
+            fd = self._open_lock_file(lease, os.O_WRONLY | os.O_APPEND)
         except OSError:
             return  # the lease is valid until it expires
         with open(fd, "wb", buffering=0) as file:
@@ -182,31 +182,31 @@ class LockFiles:
 
     def has_recorded(self, lease: Lease, oid: str) -> bool:
         try:
-            fd = self._open(lease, os.O_RDONLY | os.O_NONBLOCK)
+            fd = self._open_lock_file(lease, os.O_RDONLY | os.O_NONBLOCK)
         except (OSError, CkptError):
             return False
         with open(fd, "rb", buffering=0) as file:
             return oid.encode("ascii") in file.read().split(b"\n")
 
-    def _open(self, lease: Lease, flags: int) -> int:
-        return os.open(self._path(lease), flags | os.O_NOFOLLOW | os.O_CLOEXEC)
+    def _open_lock_file(self, lease: Lease, flags: int) -> int:
+        return os.open(self._lock_path(lease), flags | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     def is_alive(self, lease: Lease, oid: str) -> bool | None:
-        """Return whether the process that wrote a lease lives; None if unknown."""
+        """Return whether the process that wrote a lease is alive; None if unknown."""
         if not self.has_recorded(lease, oid):
             return None
-        if locked := is_locked(self._path(lease)):
+        if is_file_locked := is_locked(self._lock_path(lease)):
             return True
-        if locked is None:  # a file system without locks
+        if is_file_locked is None:  # a file system without locks
             is_visible = lease.is_here and lease.boot
             return filesystem.process_start(lease.pid) == lease.started if is_visible else None
         # A network file system may not lock across machines.
         return False if lease.boot and lease.boot == filesystem.this_host().boot else None
 
-    def _path(self, lease: Lease) -> str:
-        process = f"{lease.boot} {lease.namespace} {lease.pid} {lease.started}"
-        digest = object_id("blob", process.encode("utf-8", "replace"), "sha1")
-        name = f"{ref_names.DRIVER}.{abs(lease.pid)}.{digest}"
+    def _lock_path(self, lease: Lease) -> str:
+        process_identity = f"{lease.boot} {lease.namespace} {lease.pid} {lease.started}"
+        process_hash = object_id("blob", process_identity.encode("utf-8", "replace"), "sha1")
+        name = f"{ref_names.DRIVER}.{abs(lease.pid)}.{process_hash}"
         return os.path.join(self._repository.private_dir, name)
 
 
@@ -228,38 +228,38 @@ class Leases:
         self.clock = clock
 
     def read(self, run: str) -> tuple[str, Lease] | None:
-        """Return oid and lease of a run; None if the run never had a lease."""
+        """Return the oid and the lease of a run; None if the run never had a lease."""
         ref = ref_names.LEASES + run
-        if (oid := self.current(run)) is None:
+        if (oid := self.current_oid(run)) is None:
             return None
-        if (stored := next(self._objects.read([oid]))) is None or stored[0] != "blob":
+        if (stored_object := next(self._objects.read([oid]))) is None or stored_object[0] != "blob":
             hint = "find the cause: git ckpt verify"
             raise InvalidCheckpoint(ref, "", "does not point to a lease", hint=hint)
-        return oid, parse(stored[1], ref)
+        return oid, parse(stored_object[1], ref)
 
-    def current(self, run: str) -> str | None:
+    def current_oid(self, run: str) -> str | None:
         return self._refs.read(ref_names.LEASES + run)
 
     def require_free(self, run: str) -> None:
-        if (lease := self.read(run)) is not None and self.is_held(*lease):
-            raise self.refusal(*lease)
+        if (oid_and_lease := self.read(run)) is not None and self.is_held(*oid_and_lease):
+            raise self.held_error(*oid_and_lease)
 
     def is_held(self, oid: str, lease: Lease) -> bool:
-        """Return whether a live process holds a lease; on other machines, go by expiry."""
+        """Return whether a process holds the lease; judge processes elsewhere by expiry."""
         if lease.released is not None:
             return False
-        alive = self._files.is_alive(lease, oid)
-        return self.clock() < lease.end if alive is None else alive
+        is_alive = self._files.is_alive(lease, oid)
+        return self.clock() < lease.end if is_alive is None else is_alive
 
     def is_stalled(self, oid: str, lease: Lease) -> bool:
-        """Return whether the holder lives, but is stopped or has missed two renewals."""
+        """Return whether the holder is alive, but stopped or late with two renewals."""
         if lease.released is not None or lease.is_ours or not self._files.is_alive(lease, oid):
             return False
         # Two renewals are overdue at halfway of the validity.
-        halfway = (times.from_text(lease.renewed) + times.from_text(lease.expires)) // 2
-        return self.clock() >= halfway or (lease.is_here and filesystem.is_stopped(lease.pid))
+        halfway_time = (times.from_text(lease.renewed) + times.from_text(lease.expires)) // 2
+        return self.clock() >= halfway_time or (lease.is_here and filesystem.is_stopped(lease.pid))
 
-    def is_process(self, oid: str, lease: Lease) -> bool:
+    def is_holder_running(self, oid: str, lease: Lease) -> bool:
         if not lease.is_here or lease.pid <= 1 or not lease.started:
             return False
         return (
@@ -267,84 +267,84 @@ class Leases:
             and filesystem.process_start(lease.pid) == lease.started
         )
 
-    def refusal(self, oid: str, lease: Lease) -> LeaseHeld:
-        run, driven = lease.run, f"run {lease.run} is driven by {lease.sentence()}"
+    def held_error(self, oid: str, lease: Lease) -> LeaseHeld:
+        run, problem = lease.run, f"run {lease.run} is driven by {lease.sentence()}"
         take_over = f"git ckpt resume {run} --take-over"
         if lease.is_endless(self.clock()):
-            sentence = f"{driven}, but the lease is implausibly long, valid until {lease.expires}"
+            sentence = f"{problem}, but the lease is implausibly long, valid until {lease.expires}"
             return LeaseHeld(sentence, hint=f"if that process is gone: {take_over}")
         if self.is_stalled(oid, lease):
             hint = f"let process {lease.pid} continue, or take over the run: {take_over}"
-            return LeaseHeld(f"{driven}, which is stalled", hint=hint)
+            return LeaseHeld(f"{problem}, which is stalled", hint=hint)
         if self._files.is_alive(lease, oid):
-            return LeaseHeld(driven, hint=f"wait for that process, or: git ckpt cancel {run}")
+            return LeaseHeld(problem, hint=f"wait for that process, or: git ckpt cancel {run}")
         hint = f"then continue: git ckpt resume {run}; or stop the driver: git ckpt cancel {run}"
-        end = f"unless renewed, the lease ends at {times.to_text(lease.end)}"
-        return LeaseHeld(f"{driven}, on another machine; {end}", hint=hint)
+        end_text = f"unless renewed, the lease ends at {times.to_text(lease.end)}"
+        return LeaseHeld(f"{problem}, on another machine; {end_text}", hint=hint)
 
     def acquire(
         self, run: str, holder: str, length: int = LENGTH, *, take_over: bool = False
     ) -> Hold:
-        """Acquire a lease for `length` µs; `take_over` takes it from a stalled holder."""
+        """Acquire a run's lease for `length` µs, also from a stalled holder (`take_over`)."""
         if length > LONGEST:
             hint = f"request at most {LONGEST} µs"
             raise UsageError(f"a lease of {length} µs is too long", hint=hint)
-        lease, old, predecessor = self._next(run, holder, length, take_over=take_over)
+        lease, old_oid, predecessor = self._plan_next(run, holder, length, take_over=take_over)
         self._files.acquire(lease)
         try:
-            oid = self.swap(lease, old, is_ours=True)
+            oid = self.swap(lease, old_oid, is_ours=True)
         except RefMoved:
             self._files.release(lease, is_over=True)
-            if (winner := self.read(run)) is None:
+            if (winning_lease := self.read(run)) is None:
                 raise
-            raise self.refusal(*winner) from None
+            raise self.held_error(*winning_lease) from None
         except BaseException:
             self._files.release(lease, is_over=False)  # it may have been written
             raise
-        return Hold(self, oid, lease, length, predecessor, is_first=not old)
+        return Hold(self, oid, lease, length, predecessor, is_first=not old_oid)
 
     def acquire_all(
         self, runs: Iterable[str], holder: str
     ) -> tuple[dict[str, Hold], dict[str, CkptError]]:
-        """Acquire many leases, in one transaction if possible; return holds and errors."""
+        """Acquire leases of many runs; return, by run, the leases held and the errors."""
         holds: dict[str, Hold] = {}
-        refused: dict[str, CkptError] = {}
-        documents, updates = [], []
+        errors: dict[str, CkptError] = {}
+        lease_documents, updates = [], []
         for run in runs:
             try:
-                lease, old, predecessor = self._next(run, holder, LENGTH)
+                lease, old_oid, predecessor = self._plan_next(run, holder, LENGTH)
                 self._files.acquire(lease)
             except CkptError as error:
-                refused[run] = error
+                errors[run] = error
                 continue
-            documents.append(render(lease))
-            oid = object_id("blob", documents[-1], self._repository.object_format)
-            updates.append(Update(ref_names.LEASES + run, oid, old))
-            holds[run] = Hold(self, oid, lease, LENGTH, predecessor, is_first=not old)
+            lease_documents.append(render(lease))
+            oid = object_id("blob", lease_documents[-1], self._repository.object_format)
+            updates.append(Update(ref_names.LEASES + run, oid, old_oid))
+            holds[run] = Hold(self, oid, lease, LENGTH, predecessor, is_first=not old_oid)
         try:
             if updates:
                 any_lease = next(iter(holds.values())).lease
                 self._files.record_oids(any_lease, [update.new for update in updates])
-                self._objects.write([("blob", data) for data in documents])
+                self._objects.write([("blob", data) for data in lease_documents])
                 self._refs.update(updates)
         except CkptError:  # one held lease fails the whole transaction
-            new_holds, holds = holds, {}
-            for hold in new_holds.values():
+            failed_holds, holds = holds, {}
+            for hold in failed_holds.values():
                 hold.close(is_over=True)
-            for run in new_holds:
+            for run in failed_holds:
                 try:
                     holds[run] = self.acquire(run, holder)
                 except CkptError as error:
-                    refused[run] = error
-        return holds, refused
+                    errors[run] = error
+        return holds, errors
 
-    def _next(
+    def _plan_next(
         self, run: str, holder: str, length: int, *, take_over: bool = False
     ) -> tuple[Lease, str, Lease | None]:
-        """Return the new lease, and the oid ("" for none) and lease that it replaces."""
+        """Return the next lease, and the oid ("" for none) and lease that it replaces."""
         instant = self.clock()
         predecessor: Lease | None = None
-        oid = self.current(run) or ""
+        oid = self.current_oid(run) or ""
         try:
             oid, predecessor = self.read(run) or ("", None)
             token = predecessor.token + 1 if predecessor is not None else 1
@@ -359,43 +359,43 @@ class Leases:
             # Larger than any earlier token, whose children must stay fenced.
             token = instant // times.MICRO
         if predecessor is not None and self.is_held(oid, predecessor):
-            is_broken = self.is_stalled(oid, predecessor) or predecessor.is_endless(instant)
-            if not (take_over and is_broken):
-                raise self.refusal(oid, predecessor)
+            is_replaceable = self.is_stalled(oid, predecessor) or predecessor.is_endless(instant)
+            if not (take_over and is_replaceable):
+                raise self.held_error(oid, predecessor)
         host, pid = filesystem.this_host(), os.getpid()
         process = host.name, host.boot, host.namespace, pid, filesystem.process_start(pid)
-        acquired, expires = times.to_text(instant), times.to_text(instant + length)
-        return Lease(run, token, holder, *process, acquired, acquired, expires), oid, predecessor
+        now_text, end_text = times.to_text(instant), times.to_text(instant + length)
+        return Lease(run, token, holder, *process, now_text, now_text, end_text), oid, predecessor
 
-    def swap(self, lease: Lease, old: str, *, is_ours: bool = False) -> str:
-        """Replace the lease with the oid `old` ("": create it); `RefMoved` if it changed."""
+    def swap(self, lease: Lease, old_oid: str, *, is_ours: bool = False) -> str:
+        """Replace the lease with oid `old_oid` ("" creates one); return the new oid."""
         data = render(lease)
         oid = object_id("blob", data, self._repository.object_format)
         if is_ours:
             self._files.record_oids(lease, [oid])
         self._objects.write([("blob", data)])
-        self._refs.update([Update(ref_names.LEASES + lease.run, oid, old)])
+        self._refs.update([Update(ref_names.LEASES + lease.run, oid, old_oid)])
         return oid
 
     def release_lock(self, lease: Lease, *, is_over: bool) -> None:
         self._files.release(lease, is_over=is_over)
 
     def cancel(self, run: str) -> tuple[str, Lease] | None:
-        """Mark a run's lease as cancelled; return the old (oid, lease), or None if free."""
+        """Mark a held lease as cancelled; return its previous oid and content, or None."""
         for _ in range(20):
-            if (current := self.read(run)) is None or not self.is_held(*current):
+            if (oid_and_lease := self.read(run)) is None or not self.is_held(*oid_and_lease):
                 return None
-            oid, lease = current
+            oid, lease = oid_and_lease
             is_ours = self._files.has_recorded(lease, oid)
             try:
                 self.swap(replace(lease, cancelled=True), oid, is_ours=is_ours)
             except RefMoved:
                 continue
-            return current
+            return oid_and_lease
         problem = f"cannot cancel run {run}: its lease changed at each of 20 attempts"
         raise BusyError(problem, hint="run the command again")
 
-    def bound(self, run: str) -> BoundToToken | None:
+    def bind_to_token(self, run: str) -> BoundToToken | None:
         token = os.environ.get(FENCE_VARIABLE, "")
         if os.environ.get(RUN_VARIABLE) != run or not (token.isascii() and token.isdigit()):
             return None
@@ -404,7 +404,7 @@ class Leases:
 
 @dataclass(slots=True)
 class Hold:
-    """A lease that this process has acquired; usable from several threads."""
+    """A lease that this process holds; several threads may use it."""
 
     _leases: Leases
     _oid: str
@@ -421,35 +421,35 @@ class Hold:
             return Update(ref_names.LEASES + self.lease.run, self._oid, self._oid)
 
     def check(self) -> None:
-        """Raise `LeaseLost` unless the lease is held; read whether it was cancelled."""
+        """Raise LeaseLost if another process has the lease; update the cancelled flag."""
         with self._mutex:
-            if self._leases.current(self.lease.run) == self._oid:
+            if self._leases.current_oid(self.lease.run) == self._oid:
                 return
             try:
-                current = self._leases.read(self.lease.run)
+                oid_and_lease = self._leases.read(self.lease.run)
             except InvalidCheckpoint as error:
                 reason = f"replaced by an invalid one ({error.problem})"
-                raise lost(self.lease.run, None, reason) from None
-            if current is None or current[1].token != self.lease.token:
-                raise lost(self.lease.run, current and current[1])
+                raise lost_error(self.lease.run, None, reason) from None
+            if oid_and_lease is None or oid_and_lease[1].token != self.lease.token:
+                raise lost_error(self.lease.run, oid_and_lease and oid_and_lease[1])
             # Only `cancelled` may be changed by another process.
-            self._oid = current[0]
-            self.lease = replace(self.lease, cancelled=current[1].cancelled)
+            self._oid = oid_and_lease[0]
+            self.lease = replace(self.lease, cancelled=oid_and_lease[1].cancelled)
 
     def renew(self) -> None:
         instant = self._leases.clock()
-        renewed, expires = times.to_text(instant), times.to_text(instant + self._length)
-        self._write(lambda lease: replace(lease, renewed=renewed, expires=expires))
+        now_text, end_text = times.to_text(instant), times.to_text(instant + self._length)
+        self._write(lambda lease: replace(lease, renewed=now_text, expires=end_text))
 
     def release(self) -> None:
-        instant = times.to_text(self._leases.clock())
+        now_text = times.to_text(self._leases.clock())
         try:
-            self._write(lambda lease: replace(lease, released=instant))
+            self._write(lambda lease: replace(lease, released=now_text))
         finally:
             self.close(is_over=self.lease.released is not None)
 
     def close(self, *, is_over: bool) -> None:
-        """Unlock this process's lock file; delete it if `is_over`, as a released lease is."""
+        """Release this process's lock; delete the lock file if the lease `is_over`."""
         with self._mutex:
             if self._is_open:
                 self._is_open = False
@@ -468,7 +468,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class BoundToToken:
-    """Let a process that a driver started write only while the driver's lease lasts."""
+    """The right of a driver's child process to write while the driver has the lease."""
 
     _leases: Leases
     _run: str
@@ -476,9 +476,9 @@ class BoundToToken:
     drives = False  # the writer is a child of the driver
 
     def update(self) -> Update:
-        """Return an update that fails its transaction if another driver has the run."""
+        """Return a ref update that fails if another process has taken over the lease."""
         if (current := self._leases.read(self._run)) is None or current[1].token != self._token:
-            raise lost(self._run, current and current[1])
+            raise lost_error(self._run, current and current[1])
         return Update(ref_names.LEASES + self._run, current[0], current[0])
 
     def check(self) -> None:
@@ -490,13 +490,13 @@ _INTERVAL = 0.1  # seconds between checks whether a cancelled driver has ended
 
 
 def cancel(leases: Leases, run: str, *, wait: float, tell: Callable[[str], object]) -> bool:
-    """Stop a driver, waiting up to `wait` seconds (0: do not wait); False without one."""
-    if (cancelled := leases.cancel(run)) is None:
+    """Stop the driver of a run within `wait` seconds; return whether there was one."""
+    if (cancelled_lease := leases.cancel(run)) is None:
         return False
-    oid, lease = cancelled
+    oid, lease = cancelled_lease
     if wait <= 0 or lease.is_ours:  # no signal to this process: the driver stops at its next check
         return True
-    if leases.is_process(oid, lease):
+    if leases.is_holder_running(oid, lease):
         try:
             os.kill(lease.pid, signal.SIGTERM)
         except ProcessLookupError:
@@ -510,17 +510,17 @@ def cancel(leases: Leases, run: str, *, wait: float, tell: Callable[[str], objec
 def _await_end(leases: Leases, run: str, token: int, wait: float) -> None:
     deadline = time.monotonic() + wait
     while True:
-        current = leases.read(run)
-        if current is None or current[1].token != token or not leases.is_held(*current):
+        state = leases.read(run)
+        if state is None or state[1].token != token or not leases.is_held(*state):
             return
-        if leases.is_stalled(*current):
-            pid = current[1].pid
-            take_over = f"git ckpt resume {run} --take-over"
-            hint = f"let the process continue: kill -CONT {pid}; or take over the run: {take_over}"
+        if leases.is_stalled(*state):
+            pid = state[1].pid
+            takeover = f"git ckpt resume {run} --take-over"
+            hint = f"let the process continue: kill -CONT {pid}; or take over the run: {takeover}"
             problem = f"run {run} was asked to stop, but its process {pid} is stalled"
             raise CkptError(problem, hint=hint)
-        seconds = deadline - time.monotonic()
-        if seconds <= 0:
+        seconds_left = deadline - time.monotonic()
+        if seconds_left <= 0:
             hint = f"the driver stops at its next check; see: git ckpt status {run}"
             raise CkptError(f"run {run} was asked to stop and has not stopped yet", hint=hint)
-        time.sleep(min(seconds, _INTERVAL))
+        time.sleep(min(seconds_left, _INTERVAL))

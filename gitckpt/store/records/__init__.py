@@ -1,4 +1,4 @@
-"""Write, list, find and remove checkpoints: documents, refs, notes and the index.
+"""Write, list, find and remove checkpoints: their documents, refs and git notes.
 
 Public modules:
     ref_names: names of gitckpt's refs and files.
@@ -7,8 +7,8 @@ Public modules:
     index: lists checkpoints from a cache in SQLite.
     finder: resolves ids, prefixes of ids, and git revisions to checkpoints.
     remover: removes checkpoints.
-    draft: turns the arguments of `save` into a checkpoint document.
-    heads: moves and reads the ref to the newest checkpoint of each run.
-    commit_refs: maintains the refs that keep linked commits alive.
-    keys: stores the key that a caller chose for a run.
+    draft: turns the arguments of `Store.save` into the keys of a checkpoint's document.
+    heads: reads and moves each run's head, the ref to the newest checkpoint of the run.
+    commit_refs: maintains the refs that protect checkpoints' commits from `git gc`.
+    keys: stores the key, a text that a caller chose to find a run again.
 """

@@ -1,4 +1,4 @@
-"""Maintain `refs/keep/ckpt/<oid>`: refs that keep commits of checkpoints alive."""
+"""Maintain refs `refs/keep/ckpt/<oid>`, which protect linked commits from gc."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import time
 
 from gitckpt.git.files.refs_stat import require_no_pipe
-from gitckpt.git.objects.encoding import oid_size, parents
+from gitckpt.git.objects.encoding import oid_length, parse_parents
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, Update
 from gitckpt.model import ids, times
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 def is_full_oid(repository: Repository, name: str) -> bool:
-    return ids.is_oid(name) and len(name) == 2 * oid_size(repository.object_format)
+    return ids.is_oid(name) and len(name) == 2 * oid_length(repository.object_format)
 
 
-def is_young(repository: Repository, ref: str) -> bool:
+def is_recently_written(repository: Repository, ref: str) -> bool:
     try:
         mtime = os.stat(os.path.join(repository.common_dir, ref)).st_mtime
     except OSError:
@@ -37,30 +37,30 @@ def is_young(repository: Repository, ref: str) -> bool:
     return time.time() - mtime < times.GRACE
 
 
-class Line:
-    """Plan the ref that keeps a commit alive; its parents' refs become superfluous."""
+class KeepRef:
+    """A planned ref that protects a commit and its ancestors from `git gc`."""
 
     def __init__(self, repository: Repository, commit: str, *, is_retry: bool = False) -> None:
         self._repository, self.commit = repository, commit
         self._parent_deletions: list[Update] = []
-        value = value_of(repository, KEEP + commit, is_retry=is_retry)
-        is_symbolic = value == commit and _is_symbolic(repository, KEEP + commit)
-        self.update = Update(KEEP + commit, commit, value, is_symbolic=is_symbolic)
-        if value == commit or commit.encode("ascii") in repository.read_shallow_and_grafts():
+        old_oid = read_oid(repository, KEEP + commit, is_retry=is_retry)
+        is_symbolic = old_oid == commit and _is_symbolic(repository, KEEP + commit)
+        self.update = Update(KEEP + commit, commit, old_oid, is_symbolic=is_symbolic)
+        if old_oid == commit or commit.encode("ascii") in repository.read_shallow_and_grafts():
             return
-        content = next(repository.cat_file.contents([commit]))
-        text = content[2] if content else repository.git.run("cat-file", "commit", commit).out
-        for parent in parents(text):
-            if value_of(repository, KEEP + parent, is_retry=is_retry) == parent:
+        object_ = next(repository.cat_file.contents([commit]))
+        body = object_[2] if object_ else repository.git.run("cat-file", "commit", commit).out
+        for parent in parse_parents(body):
+            if read_oid(repository, KEEP + parent, is_retry=is_retry) == parent:
                 self._parent_deletions.append(Update(KEEP + parent, "", parent))
 
-    def follow_up(self, apply: Apply) -> None:
-        """Delete the refs of the commit's parents after the checkpoint was recorded."""
+    def delete_parent_refs(self, apply: Apply) -> None:
+        """Delete the refs to the commit's parents, which the commit's own ref protects."""
         ref, commit = self.update.ref, self.commit
         try:
             path = os.path.join(self._repository.common_dir, ref)
             # Maintenance may have deleted the ref before the checkpoint needed it.
-            if not os.path.isfile(path) and not value_of(self._repository, ref):
+            if not os.path.isfile(path) and not read_oid(self._repository, ref):
                 apply([Update(ref, commit, "")])
             if self._parent_deletions:
                 apply([Update(ref, commit, commit), *self._parent_deletions])
@@ -77,7 +77,7 @@ def _is_symbolic(repository: Repository, ref: str) -> bool:
 
 
 def is_blocked(ref: str, error: CkptError) -> bool:
-    """Return whether an update of `ref` failed because of its lock or a ref below it."""
+    """Return whether `error` says that the lock of `ref` or a ref below `ref` exists."""
     if isinstance(error, GitError):
         return f"'{ref}/" in error.stderr and "exists; cannot create" in error.stderr
     return isinstance(error, LockHeld) and error.path.endswith(f"/{ref}.lock")
@@ -88,84 +88,90 @@ def is_locked(repository: Repository, ref: str) -> bool:
 
 
 def list_refs(repository: Repository) -> tuple[dict[str, str], set[str]]:
-    """Return the value of each ref by the oid in its name, and symbolic refs' oids."""
-    fields = "--format=%(objectname) %(refname) %(symref)"
-    output = repository.git.run("for-each-ref", fields, KEEP.rstrip("/")).out
-    values, symbolic = dict[str, str](), set[str]()
-    for line in output.decode("utf-8", "surrogateescape").split("\n")[:-1]:
-        oid, ref, target = line.split(" ")
-        name = ref.removeprefix(KEEP)
-        if is_full_oid(repository, name):
-            values[name] = oid
-            symbolic |= {name} if target else set()
-    return values, symbolic
+    """List the refs `refs/keep/ckpt/<oid>`.
+
+    Returns the oid that each ref points to, by the oid in its name, and the oids of symbolic refs.
+    """
+    format_ = "--format=%(objectname) %(refname) %(symref)"
+    listing = repository.git.run("for-each-ref", format_, KEEP.rstrip("/")).out
+    targets, symrefs = dict[str, str](), set[str]()
+    for line in listing.decode("utf-8", "surrogateescape").split("\n")[:-1]:
+        oid, ref, symref = line.split(" ")
+        named_oid = ref.removeprefix(KEEP)
+        if is_full_oid(repository, named_oid):
+            targets[named_oid] = oid
+            symrefs |= {named_oid} if symref else set()
+    return targets, symrefs
 
 
 def create_refs(apply: Apply, values: Mapping[str, str], symbolic: Collection[str]) -> bool:
-    """Create or correct refs, given their present values; False if one is blocked."""
-    wrong = [oid for oid, value in values.items() if value != oid or oid in symbolic]
+    """Point refs `refs/keep/ckpt/<oid>` to their oids; return False if one is blocked.
+
+    `values` maps the oid in a ref's name to the oid that the ref points to now, or to "".
+    """
+    wrong_oids = [oid for oid, target in values.items() if target != oid or oid in symbolic]
     updates = {
-        oid: Update(KEEP + oid, oid, values[oid], is_symbolic=oid in symbolic) for oid in wrong
+        oid: Update(KEEP + oid, oid, values[oid], is_symbolic=oid in symbolic) for oid in wrong_oids
     }
     while updates:
         try:
             apply(list(updates.values()))
             break
         except GitError as error:
-            blocked = [oid for oid, update in updates.items() if is_blocked(update.ref, error)]
-            if not blocked:
+            blocked_oids = [oid for oid, update in updates.items() if is_blocked(update.ref, error)]
+            if not blocked_oids:
                 raise
-            del updates[blocked[0]]
-    return len(updates) == len(wrong)
+            del updates[blocked_oids[0]]
+    return len(updates) == len(wrong_oids)
 
 
-def value_of(repository: Repository, ref: str, *, is_retry: bool = False) -> str:
+def read_oid(repository: Repository, ref: str, *, is_retry: bool = False) -> str:
     """Return the oid that a ref points to; "" if the ref does not exist.
 
-    Unless `is_retry`, also return "" for a packed ref to a missing object: asking git is slow.
+    If `is_retry` is false, a packed ref to a missing object also gives "": asking git is slow.
     """
     require_no_pipe(repository, ref)
-    if (info := repository.cat_file.info(ref)) is not None:
-        return info[0]
+    if (object_info := repository.cat_file.info(ref)) is not None:
+        return object_info[0]
     if not is_retry and not os.path.isfile(os.path.join(repository.common_dir, ref)):
         return ""
     # The object is missing.
-    words = ("rev-parse", "--quiet", "--verify", ref)
-    return repository.git.run(*words, ok=(0, 1, 128)).out.decode("ascii").strip()
+    command = ("rev-parse", "--quiet", "--verify", ref)
+    return repository.git.run(*command, ok=(0, 1, 128)).out.decode("ascii").strip()
 
 
-def settle(repository: Repository, apply: Apply, needed: Needed) -> None:
-    """Create refs to the newest needed commits; delete others in `refs/keep/ckpt/`.
+def update_refs(repository: Repository, apply: Apply, needed: Needed) -> None:
+    """Create refs that protect the needed commits from `git gc`; delete other refs.
 
-    `needed` returns the commits of all checkpoints; None if a document is unreadable.
+    `needed` returns the commits of all checkpoints, or None if a checkpoint is unreadable.
     """
     from gitckpt.git import graph
 
-    values, symbolic = list_refs(repository)
-    intact = [oid for oid, value in values.items() if value == oid and oid not in symbolic]
+    targets, symrefs = list_refs(repository)
+    valid_oids = [oid for oid, target in targets.items() if target == oid and oid not in symrefs]
     # A ref whose commit is gone is not being written, and makes every gc fail.
-    young = [oid for oid in intact if is_young(repository, KEEP + oid)]
-    needed_oids = set(repository.cat_file.existing(young))
-    linked = needed()
-    needed_oids |= set(intact if linked is None else linked)
+    young_oids = [oid for oid in valid_oids if is_recently_written(repository, KEEP + oid)]
+    needed_oids = set(repository.cat_file.list_existing(young_oids))
+    linked_oids = needed()
+    needed_oids |= set(valid_oids if linked_oids is None else linked_oids)
     try:
-        newest = graph.newest(repository.git, needed_oids)
+        newest_oids = graph.find_newest(repository.git, needed_oids)
     except GitError:
         return
-    if not create_refs(apply, {oid: values.get(oid, "") for oid in newest}, symbolic):
+    if not create_refs(apply, {oid: targets.get(oid, "") for oid in newest_oids}, symrefs):
         return  # delete nothing: the old refs keep these commits alive
-    superfluous = [
+    unneeded_oids = [
         oid
-        for oid in intact
-        if oid not in newest
+        for oid in valid_oids
+        if oid not in newest_oids
         and (oid not in needed_oids or repository.cat_file.info(oid) is not None)
         # One locked ref would make the whole transaction fail.
         and not is_locked(repository, KEEP + oid)
     ]
-    if superfluous:
-        checks = [Update(KEEP + oid, oid, oid) for oid in newest]
-        apply([*checks, *(Update(KEEP + oid, "", oid) for oid in superfluous)])
+    if unneeded_oids:
+        unchanged_refs = [Update(KEEP + oid, oid, oid) for oid in newest_oids]
+        apply([*unchanged_refs, *(Update(KEEP + oid, "", oid) for oid in unneeded_oids)])
         # A checkpoint recorded meanwhile may have relied on a ref that was just deleted.
-        added = {oid for oid in needed() or () if is_full_oid(repository, oid)} - needed_oids
-        unreached = graph.outside(repository.git, added, newest)
-        create_refs(apply, {oid: value_of(repository, KEEP + oid) for oid in unreached}, symbolic)
+        new_oids = {oid for oid in needed() or () if is_full_oid(repository, oid)} - needed_oids
+        lost_oids = graph.outside(repository.git, new_oids, newest_oids)
+        create_refs(apply, {oid: read_oid(repository, KEEP + oid) for oid in lost_oids}, symrefs)

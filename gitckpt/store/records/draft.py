@@ -1,11 +1,11 @@
-"""Check the arguments of `save`, and turn them into keys of a checkpoint document."""
+"""Check the arguments of `Store.save`; make the keys of a checkpoint's document."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import NoneType
 
-from gitckpt.git.repository import lost_commit
+from gitckpt.git.repository import lost_commit_error
 from gitckpt.model import codec, document, phase, times
 from gitckpt.model.arguments import require, require_callable, require_text, strings
 from gitckpt.model.checkpoint import MANUAL, Attempt, Checkpoint, Pipeline, Progress, Worktree
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Fields = Mapping[str, Any]  # keys of a document, or a state
 
     class Details(TypedDict, total=False):
-        """The keys of a checkpoint that a caller may set."""
+        """The keys of a checkpoint's document that callers of `Store.save` may set."""
 
         id: str  # a new UUID version 4, if the caller must know it in advance
         run: str | None  # id of the run to extend
@@ -45,37 +45,36 @@ _OPTIONAL_TEXTS = ("run", "text", "optional id")  # kinds of keys
 _PARTS = {"Progress": Progress, "Pipeline": Pipeline, "Attempt": Attempt}
 
 
-def require_known(details: Details) -> None:
-    if unknown := sorted(set(details) - _KNOWN):
-        names = ", ".join(sorted(_KNOWN))
-        raise UsageError(f"there is no argument {unknown[0]!r}", hint=f"valid arguments: {names}")
+def require_known_names(details: Details) -> None:
+    if bad_names := sorted(set(details) - _KNOWN):
+        known = ", ".join(sorted(_KNOWN))
+        raise UsageError(f"there is no argument {bad_names[0]!r}", hint=f"valid arguments: {known}")
 
 
-def require_call(label: str, details: Details, /, **options: object) -> None:
-    """Check the arguments of `Checkpoints.record` and `save`; raise `UsageError`."""
+def require_valid_arguments(label: str, details: Details, /, **options: object) -> None:
     require_text("label", label)
     for key in _GIVEN:
         if key.kind in _OPTIONAL_TEXTS:
             require_text(key.name, details.get(key.name), may_be_none=True)
         elif key.kind in _PARTS:
-            kind, article = _PARTS[key.kind], "an" if key.kind == "Attempt" else "a"
-            require(key.name, details.get(key.name), (kind, NoneType), f"{article} {key.kind}")
+            class_, article = _PARTS[key.kind], "an" if key.kind == "Attempt" else "a"
+            require(key.name, details.get(key.name), (class_, NoneType), f"{article} {key.kind}")
     require_text("id", details.get("id", ""))
     require_text("trigger", details.get("trigger", MANUAL))
-    require_known(details)
-    start, run = options.get("start"), details.get("run")
+    require_known_names(details)
+    new_run_name, run = options.get("start"), details.get("run")
     for name in ("start", "key", "base"):
         require_text(name, options.get(name), may_be_none=True)
     for name in ("change", "progress_of"):
         require_callable(name, options.get(name), may_be_none=True)
     strings("keeps", options.get("keeps", ()))  # type: ignore[arg-type]
-    if options.get("key") is not None and start is None:
+    if options.get("key") is not None and new_run_name is None:
         hint = "name the new run: start=…, or find the existing run: Store.run_of(key)"
         raise UsageError("only a new run takes a key", hint=hint)
     states = options.get("change"), options.get("state")
-    for pair, values in (("start and run", (start, run)), ("change and state", states)):
+    for names, values in (("start and run", (new_run_name, run)), ("change and state", states)):
         if None not in values:
-            raise UsageError(f"{pair} exclude each other", hint="give one of the two")
+            raise UsageError(f"{names} exclude each other", hint="give one of the two")
     if options.get("progress_of") is not None and options.get("change") is None:
         hint = "also give change, or give progress instead of progress_of"
         raise UsageError("progress_of needs the state that change returns", hint=hint)
@@ -83,17 +82,17 @@ def require_call(label: str, details: Details, /, **options: object) -> None:
     require("worktree", worktree, (Worktree, NoneType), "what Store.capture returned")
 
 
-def head(repository: Repository, objects: Objects) -> tuple[str, str | None]:
-    """Return commit ("" if unborn) and branch of HEAD; raise if the commit is missing."""
+def read_head(repository: Repository, objects: Objects) -> tuple[str, str | None]:
+    """Return the commit and branch of HEAD; the commit is "" before the first commit."""
     commit, branch = objects.head()
     if not commit:  # or the branch is lost
         repository.require_unborn()
     elif next(objects.read([commit])) is None:  # no limit: git must be able to report its error
-        raise lost_commit(commit)
+        raise lost_commit_error(commit)
     return commit, branch
 
 
-def draft(
+def make_checkpoint(
     label: str,
     state: Mapping[str, Any] | None,
     details: Details,
@@ -103,7 +102,7 @@ def draft(
     checkpoint_id: str,
     instant: int,
 ) -> tuple[Checkpoint, dict[str, Any], dict[str, Any] | None]:
-    """Return a checkpoint without state and sequence, its document's keys, its state."""
+    """Make a checkpoint to record; return it, its document's keys, and its state."""
     message, errors = details.get("message"), strings("errors", details.get("errors"))
     if message or errors:  # hooks have neither; skip the import
         from gitckpt.store import secrets
@@ -113,38 +112,37 @@ def draft(
     if message and (message.splitlines() != [message] or len(message) > document.MAX_MESSAGE):
         problem = f"a message is one line of at most {document.MAX_MESSAGE:,} characters"
         raise UsageError(problem, hint="shorten the message, and put the rest into the state")
-    values: dict[str, Any] = {"trigger": MANUAL, **details, "id": checkpoint_id}
-    values |= {"message": message or None, "errors": errors, "worktree": worktree}
-    values |= {"label": phase.label(label), "timestamp": times.to_text(instant)}
-    drafted = Checkpoint(git_sha=head[0], branch=head[1], **values)
-    fields = codec.fields(drafted)
-    return drafted, fields, _require_valid(fields, state)
+    key_values: dict[str, Any] = {"trigger": MANUAL, **details, "id": checkpoint_id}
+    key_values |= {"message": message or None, "errors": errors, "worktree": worktree}
+    key_values |= {"label": phase.to_label(label), "timestamp": times.to_text(instant)}
+    checkpoint = Checkpoint(git_sha=head[0], branch=head[1], **key_values)
+    fields = codec.document_fields(checkpoint)
+    return checkpoint, fields, _require_valid(fields, state)
 
 
 def _require_valid(fields: Fields, state: Fields | None) -> dict[str, Any] | None:
     if state is not None:
         codec.require_map(state)
-    checked = {**fields, "run": None}
+    checked_fields = {**fields, "run": None}
     if fields.get("pipeline") is not None:
-        checked["pipeline"] = {**fields["pipeline"]}
-        checked["pipeline"].pop("completed", None)
+        checked_fields["pipeline"] = {**fields["pipeline"]}
+        checked_fields["pipeline"].pop("completed", None)
     try:
-        codec.check(checked, ref_names.CHECKPOINTS + fields["id"])
+        codec.require_valid(checked_fields, ref_names.CHECKPOINTS + fields["id"])
     except InvalidCheckpoint as error:
         raise UsageError(f"{error.field}: {error.problem}") from None
     return None if state is None else dict(state)
 
 
-def recorded(checkpoint: Checkpoint, fields: Fields, state: Fields | None) -> Checkpoint:
-    """Complete a drafted checkpoint by the keys and state of the recorded document."""
-    position: dict[str, Any] = {key: fields.get(key) for key in ("run", "parent", "sequence")}
-    names = ("pipeline", "attempt")
-    carried = [key for key in names if fields.get(key) and getattr(checkpoint, key) is None]
-    tables = codec.tables({key: fields[key] for key in carried})
+def complete_checkpoint(checkpoint: Checkpoint, fields: Fields, state: Fields | None) -> Checkpoint:
+    run_fields: dict[str, Any] = {key: fields.get(key) for key in ("run", "parent", "sequence")}
+    keys = ("pipeline", "attempt")
+    carried_keys = [key for key in keys if fields.get(key) and getattr(checkpoint, key) is None]
+    tables = codec.read_tables({key: fields[key] for key in carried_keys})
     if checkpoint.pipeline is not None:
-        completed = fields["pipeline"].get("completed", {})
-        tables["pipeline"] = replace(checkpoint.pipeline, completed=completed)
-    return replace(checkpoint, state=dict(state or {}), **position, **tables)
+        completed_phases = fields["pipeline"].get("completed", {})
+        tables["pipeline"] = replace(checkpoint.pipeline, completed=completed_phases)
+    return replace(checkpoint, state=dict(state or {}), **run_fields, **tables)
 
 
 @dataclass(slots=True)
@@ -164,14 +162,14 @@ class StateUpdater:
         self.state = self._change(old_state)
         if self._progress_of is not None:
             self.checkpoint = replace(self.checkpoint, progress=self._progress_of(self.state))
-            self._fields["progress"] = codec.fields(self.checkpoint).get("progress")
+            self._fields["progress"] = codec.document_fields(self.checkpoint).get("progress")
         _require_valid({**self._fields, "sequence": None, "parent": None}, self.state)
         return self.state
 
 
 @dataclass(slots=True)
 class Successor:
-    """A second checkpoint of a run, recorded in one transaction with the first one."""
+    """A checkpoint to record in the same transaction as its predecessor in the run."""
 
     label: str
     state: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Define entries of listings and queries, and their columns in SQLite."""
+"""Define the entries of checkpoint lists, the query for them, and its SQL."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST = 2**63 - 1  # the largest integer of SQLite; larger limits mean the same
 
 @dataclass(frozen=True, slots=True)
 class CheckpointInfo:
-    """A checkpoint in a listing, without its state, errors and progress."""
+    """A checkpoint in a list: all but the state, the errors and the progress."""
 
     id: str
     oid: str  # of the document
@@ -51,29 +51,29 @@ class CheckpointInfo:
 
     @property
     def datetime(self) -> dt.datetime:
-        """The timestamp as an aware `datetime` in UTC."""
+        """The timestamp as a timezone-aware `datetime` in UTC."""
         return times.as_datetime(self.time)
 
     @property
     def phase_name(self) -> str:
-        """The phase: the label without the status."""
+        """The phase, which is the label without the status at the end."""
         return split(self.label)[0]
 
     @property
     def status(self) -> str:
-        """The status at the end of the label, or ""."""
+        """The status at the end of the label; "" if the label has no status."""
         return split(self.label)[1]
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, oid: str) -> Self:
-        files = checkpoint.worktree
+        worktree = checkpoint.worktree
         return cls(
             **{name: getattr(checkpoint, name) for name in _COPIED_FIELDS},
             oid=oid,
-            examined=files is not None,
-            operation=files.operation if files else None,
-            changed=0 if files is not None and not files.dirty else None,
-            submodules=submodules(checkpoint),
+            examined=worktree is not None,
+            operation=worktree.operation if worktree else None,
+            changed=0 if worktree is not None and not worktree.dirty else None,
+            submodules=join_submodules(checkpoint),
         )
 
 
@@ -81,24 +81,24 @@ Infos = Sequence[CheckpointInfo]
 ById = Mapping[str, CheckpointInfo]  # by id
 
 
-def submodules(checkpoint: Checkpoint) -> str:
-    captured = checkpoint.worktree.submodules if checkpoint.worktree is not None else ()
-    return "".join(f"{submodule.checkpoint} {submodule.path}\0" for submodule in captured)
+def join_submodules(checkpoint: Checkpoint) -> str:
+    submodules_ = checkpoint.worktree.submodules if checkpoint.worktree is not None else ()
+    return "".join(f"{submodule.checkpoint} {submodule.path}\0" for submodule in submodules_)
 
 
-def references(checkpoint: Checkpoint) -> list[tuple[str, str]]:
-    """Return (key, checkpoint id) for each reference in a document, except `parent`."""
-    ids = {"forked_from": checkpoint.forked_from, "rewound_to": checkpoint.rewound_to}
+def list_references(checkpoint: Checkpoint) -> list[tuple[str, str]]:
+    """List a document's keys (except `parent`) that name checkpoints, with the ids."""
+    ids_by_key = {"forked_from": checkpoint.forked_from, "rewound_to": checkpoint.rewound_to}
     if checkpoint.attempt is not None:
-        ids["attempt.began"] = checkpoint.attempt.began
-    completed = checkpoint.pipeline.completed if checkpoint.pipeline is not None else {}
-    ids |= {f"pipeline.completed.{name}": id_ for name, id_ in completed.items()}
-    return [(key, id_) for key, id_ in ids.items() if id_ is not None]
+        ids_by_key["attempt.began"] = checkpoint.attempt.began
+    completed_phases = checkpoint.pipeline.completed if checkpoint.pipeline is not None else {}
+    ids_by_key |= {f"pipeline.completed.{name}": id_ for name, id_ in completed_phases.items()}
+    return [(key, id_) for key, id_ in ids_by_key.items() if id_ is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A ref `refs/checkpoints/<UUID>` that points to no valid checkpoint, and why."""
+    """A ref `refs/checkpoints/<UUID>` without a valid checkpoint, and the reason."""
 
     ref: str
     sentence: str
@@ -106,7 +106,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The criteria of a listing; None: no restriction. `UsageError` if one is invalid."""
+    """The criteria that select checkpoints for a list; None matches all checkpoints."""
 
     run: str | None = None
     git_sha: str | None = None  # full oid of the linked commit
@@ -130,17 +130,17 @@ class Query:
         if self.git_sha:
             ids.require_oid_or_unborn(self.git_sha)
         for name in ("since", "until", "limit", "skip"):
-            value = getattr(self, name)
-            require_number(name, value, may_be_none=True)
-            if value is not None:
-                object.__setattr__(self, name, min(value, _MOST))
+            number = getattr(self, name)
+            require_number(name, number, may_be_none=True)
+            if number is not None:
+                object.__setattr__(self, name, min(number, _MOST))
         for name in ("in_run", "by_agent"):
             require(name, getattr(self, name), (bool, NoneType), "True or False")
         for name in ("runs", "ids", "triggers"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, strings(name, getattr(self, name)))
-                for text in getattr(self, name):
-                    require_storable(name, text)
+                for member in getattr(self, name):
+                    require_storable(name, member)
 
 
 FIELDS = tuple(CheckpointInfo.__slots__)
@@ -180,7 +180,7 @@ ORDER BY newest.rank DESC, each.run DESC
 """  # noqa: S608 - fixed parts only
 
 
-def is_driven(entry: CheckpointInfo) -> bool:
+def is_made_by_driver(entry: CheckpointInfo) -> bool:
     trigger = entry.trigger
     return trigger == PHASE or (trigger.startswith(IMPORT) and trigger != OF_TRACKS)
 
@@ -200,32 +200,31 @@ _ID, _TIME, _TIMESTAMP, _EXAMINED = map(FIELDS.index, ("id", "time", "timestamp"
 _HEX = tuple(map(FIELDS.index, ("oid", "git_sha", "tree")))
 
 
-def row(checkpoint: Checkpoint, oid: str) -> tuple[Value | None, ...]:
+def to_row(checkpoint: Checkpoint, oid: str) -> tuple[Value | None, ...]:
     entry = CheckpointInfo.of(checkpoint, oid)
-    values = [getattr(entry, name) for name in FIELDS]
-    values[_ID] = ids.to_bytes(entry.id)
+    column_values = [getattr(entry, name) for name in FIELDS]
+    column_values[_ID] = ids.to_bytes(entry.id)
     for column in _HEX:
-        if values[column] is not None:
-            values[column] = bytes.fromhex(values[column])
+        if column_values[column] is not None:
+            column_values[column] = bytes.fromhex(column_values[column])
     if times.is_canonical(entry.timestamp):
-        values[_TIMESTAMP] = None
-    return (*values, checkpoint.phase_name, checkpoint.status, entry.time)
+        column_values[_TIMESTAMP] = None
+    return (*column_values, checkpoint.phase_name, checkpoint.status, entry.time)
 
 
-def of_row(row: Sequence[Any]) -> CheckpointInfo:
-    values = list(row)
-    values[_ID] = ids.from_bytes(values[_ID])
+def from_row(row: Sequence[Any]) -> CheckpointInfo:
+    field_values = list(row)
+    field_values[_ID] = ids.from_bytes(field_values[_ID])
     for column in _HEX:
-        if values[column] is not None:
-            values[column] = values[column].hex()
-    if values[_TIMESTAMP] is None:
-        values[_TIMESTAMP] = times.to_text(values[_TIME])
-    values[_EXAMINED] = bool(values[_EXAMINED])
-    return CheckpointInfo(*values)
+        if field_values[column] is not None:
+            field_values[column] = field_values[column].hex()
+    if field_values[_TIMESTAMP] is None:
+        field_values[_TIMESTAMP] = times.to_text(field_values[_TIME])
+    field_values[_EXAMINED] = bool(field_values[_EXAMINED])
+    return CheckpointInfo(*field_values)
 
 
-def id_bytes(text: str) -> bytes | None:
-    """Return a checkpoint id as the bytes in the index; None if the text is no id."""
+def to_id_bytes(text: str) -> bytes | None:
     return ids.to_bytes(text) if ids.is_id(text) else None
 
 
@@ -233,10 +232,10 @@ def id_bytes(text: str) -> bytes | None:
 _LITERAL = ("status = ?", "trigger = ?")
 
 
-def condition(query: Query) -> tuple[str, list[Value]]:
-    parts, values, triggers = [], list[Value](), query.triggers
+def build_condition(query: Query) -> tuple[str, list[Value]]:
+    conditions, sql_values, triggers = [], list[Value](), query.triggers
     trigger = triggers[0] if triggers is not None and len(triggers) == 1 else None
-    for words, value in (
+    for condition, value in (
         ("run = ?", query.run),
         ("git_sha = ?", None if query.git_sha is None else bytes.fromhex(query.git_sha)),
         ("time >= ?", query.since),
@@ -247,21 +246,21 @@ def condition(query: Query) -> tuple[str, list[Value]]:
         ("status = ?", query.status),
         ("trigger = ?", trigger),
     ):
-        if words in _LITERAL and isinstance(value, str) and value.isascii() and value.isalpha():
+        if condition in _LITERAL and isinstance(value, str) and value.isascii() and value.isalpha():
             # A literal: SQLite uses partial indexes for nothing else.
-            parts.append(words.replace("?", f"'{value}'"))
+            conditions.append(condition.replace("?", f"'{value}'"))
         elif value is not None:
-            parts.append(words)
-            values.append(value)
-    for column, is_set in (("run", query.in_run), ("agent", query.by_agent)):
-        if is_set is not None:
-            parts.append(f"{column} IS {'NOT ' if is_set else ''}NULL")
-    for words, several in (
+            conditions.append(condition)
+            sql_values.append(value)
+    for null_column, must_be_set in (("run", query.in_run), ("agent", query.by_agent)):
+        if must_be_set is not None:
+            conditions.append(f"{null_column} IS {'NOT ' if must_be_set else ''}NULL")
+    for condition, members in (
         (f"id IN (SELECT {ID_BYTES}(value)", query.ids),
         ("run IN (SELECT value", query.runs),
         ("trigger IN (SELECT value", triggers if trigger is None else None),
     ):
-        if several is not None:
-            parts.append(f"{words} FROM json_each(?))")
-            values.append(json.dumps(list(several)))
-    return (f" WHERE {' AND '.join(parts)}" if parts else ""), values
+        if members is not None:
+            conditions.append(f"{condition} FROM json_each(?))")
+            sql_values.append(json.dumps(list(members)))
+    return (f" WHERE {' AND '.join(conditions)}" if conditions else ""), sql_values

@@ -1,4 +1,4 @@
-"""Read and move heads: refs to runs' newest checkpoints. Clear stale ref locks."""
+"""Read and move heads (refs to newest checkpoints of runs); delete stale locks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from gitckpt.git import leftovers, lock
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.model import ids, times
-from gitckpt.model.arguments import first_of
+from gitckpt.model.arguments import join_first
 from gitckpt.model.errors import BusyError, NotFoundError
 from gitckpt.model.values import dataclass, field
 from gitckpt.store import local_checkpoints
@@ -28,55 +28,55 @@ if TYPE_CHECKING:
 _STARTS = 1000  # attempts to find an unused run id
 
 
-def _select(index: Index, **criteria: Any) -> list[CheckpointInfo]:
+def _select_entries(index: Index, **criteria: Any) -> list[CheckpointInfo]:
     from gitckpt.store.records.entry import Query  # `save` does without
 
     return index.select(Query(**criteria))
 
 
-def chain(index: Index, repository: Repository, run: str) -> list[CheckpointInfo]:
-    """List a run's checkpoints, newest first; fetched ones only if none is local."""
-    entries = _select(index, run=run)  # also fetched ones, which must not decide anything
-    oids = local_checkpoints.local_oids(repository, run)
-    return [entry for entry in entries if entry.oid in oids] or entries
+def list_checkpoints(index: Index, repository: Repository, run: str) -> list[CheckpointInfo]:
+    """List a run's checkpoints, newest first; fetched ones only if all are fetched."""
+    entries = _select_entries(index, run=run)  # also fetched ones, which must not decide anything
+    local_oids = local_checkpoints.local_oids(repository, run)
+    return [entry for entry in entries if entry.oid in local_oids] or entries
 
 
-def newest(index: Index, repository: Repository, run: str) -> CheckpointInfo | None:
-    """Return the first checkpoint that `chain` would list, or None."""
-    entries = _select(index, run=run, limit=1)
-    if entries and not local_checkpoints.is_local(repository, run, entries[0].oid):
-        entries = chain(index, repository, run)
-    return entries[0] if entries else None
+def find_newest(index: Index, repository: Repository, run: str) -> CheckpointInfo | None:
+    """Return the run's newest checkpoint: a fetched one only if all are fetched."""
+    newest_entries = _select_entries(index, run=run, limit=1)
+    if newest_entries and not local_checkpoints.is_local(repository, run, newest_entries[0].oid):
+        newest_entries = list_checkpoints(index, repository, run)
+    return newest_entries[0] if newest_entries else None
 
 
-def chains_of(index: Index, runs: Collection[str]) -> dict[str, list[CheckpointInfo]]:
-    chains: dict[str, list[CheckpointInfo]] = {}
-    for entry in _select(index, runs=sorted(runs)) if runs else ():
-        chains.setdefault(str(entry.run), []).append(entry)
-    return chains
+def group_by_run(index: Index, runs: Collection[str]) -> dict[str, list[CheckpointInfo]]:
+    entries_by_run: dict[str, list[CheckpointInfo]] = {}
+    for entry in _select_entries(index, runs=sorted(runs)) if runs else ():
+        entries_by_run.setdefault(str(entry.run), []).append(entry)
+    return entries_by_run
 
 
-def newest_of(
+def find_newest_by_run(
     index: Index, repository: Repository, runs: Collection[str]
 ) -> dict[str, CheckpointInfo]:
-    newest = {}
-    for run, entries in chains_of(index, runs).items():
+    newest_by_run = {}
+    for run, entries in group_by_run(index, runs).items():
         oids = local_checkpoints.local_oids(repository, run)
-        newest[run] = next((entry for entry in entries if entry.oid in oids), entries[0])
-    return newest
+        newest_by_run[run] = next((entry for entry in entries if entry.oid in oids), entries[0])
+    return newest_by_run
 
 
 def find_head(lines: Iterable[bytes], run: str, objects: Objects, refs: Refs) -> Checkpoint | None:
-    """Return the first oid of `lines` that is a checkpoint of the run, or None."""
+    """Return the first checkpoint of the run whose document's oid is in `lines`."""
     # If a hook is killed before it moves the head, the head is stale: the driver's next checkpoint
     # would get the same sequence number.
-    for line in lines:
-        oid = line.decode("ascii", "replace")
+    for oid_line in lines:
+        oid = oid_line.decode("ascii", "replace")
         content = next(objects.read([oid])) if ids.is_oid(oid) else None
         if content is not None and content[0] == "blob":
-            newest = ref_names.run_head(content, ref_names.RUNS + run)
-            if newest.run == run and refs.read(ref_names.CHECKPOINTS + newest.id) == oid:
-                return newest
+            checkpoint = ref_names.parse_run_head(content, ref_names.RUNS + run)
+            if checkpoint.run == run and refs.read(ref_names.CHECKPOINTS + checkpoint.id) == oid:
+                return checkpoint
     return None
 
 
@@ -89,39 +89,39 @@ class Heads:
     _moved: set[str] = field(default_factory=set)  # runs that `move_up` has handled
 
     def read(self, run: str) -> Checkpoint:
-        return self.head(run)[1]
+        return self.read_head(run)[1]
 
-    def head(self, run: str) -> tuple[str, Checkpoint]:
-        """Return the oid and checkpoint that the head of a run points to."""
+    def read_head(self, run: str) -> tuple[str, Checkpoint]:
+        """Return the oid that a run's head points to, and the checkpoint with this oid."""
         ref = ref_names.RUNS + ids.require_run_id(run)
         if (oid := self._refs.read(ref)) is None:
             raise NotFoundError(f"no run {run}", hint="list the runs: git ckpt runs")
-        return oid, ref_names.run_head(next(self._objects.read([oid])), ref)
+        return oid, ref_names.parse_run_head(next(self._objects.read([oid])), ref)
 
-    def is_ours(self, run: str) -> bool:
+    def is_local(self, run: str) -> bool:
         oid = self._refs.read(ref_names.RUNS + run) if ids.is_run_id(run) else None
         return oid is not None and self._is_local(run, oid)
 
-    def catch_up(self, run: str) -> Checkpoint:
+    def move_up_and_read(self, run: str) -> Checkpoint:
         self.move_up(run)
         return self.read(run)
 
     def move_up(self, run: str) -> None:
-        """Move a run's head to its newest checkpoint: after a power cut, it may be older."""
+        """Move a run's head to the newest checkpoint if a power cut left it behind."""
         ref = ref_names.RUNS + ids.require_run_id(run)
-        entries = _select(self._index(), run=run, limit=1)
+        candidates = _select_entries(self._index(), run=run, limit=1)
         old = self._refs.read(ref)
-        if entries and entries[0].oid != old and not self._is_local(run, entries[0].oid):
+        if candidates and candidates[0].oid != old and not self._is_local(run, candidates[0].oid):
             # A head that was written here only moves to checkpoints written here.
-            entries_of_run = _select(self._index(), run=run)
+            entries_of_run = _select_entries(self._index(), run=run)
             local_entries = [entry for entry in entries_of_run if self._is_local(run, entry.oid)]
             if local_entries and (old is None or self._is_local(run, old)):
-                entries = local_entries
-        if entries and entries[0].oid != old:
-            head = ref_names.run_head(next(self._objects.read([old])), ref) if old else None
-            if head is None or (head.sequence or 0) < (entries[0].sequence or 0):
+                candidates = local_entries
+        if candidates and candidates[0].oid != old:
+            head = ref_names.parse_run_head(next(self._objects.read([old])), ref) if old else None
+            if head is None or (head.sequence or 0) < (candidates[0].sequence or 0):
                 with contextlib.suppress(RefMoved):  # another process moved it up
-                    self._refs.update([Update(ref, entries[0].oid, old or "")])
+                    self._refs.update([Update(ref, candidates[0].oid, old or "")])
         self._moved.add(run)
 
     def move_up_once(self, run: str) -> None:
@@ -129,7 +129,7 @@ class Heads:
             self.move_up(run)
 
     def exists(self, run: str) -> bool:
-        """Return whether a run exists; create its head if a kill prevented that."""
+        """Return whether a run exists; recreate its head if only the head is missing."""
         if self._refs.read(ref_names.RUNS + run) is None:
             self.move_up(run)
         return self._refs.read(ref_names.RUNS + run) is not None
@@ -138,7 +138,7 @@ class Heads:
         self, record: Callable[[], object], fields: dict[str, Any], instant: int, name: str
     ) -> None:
         for attempt in range(1, _STARTS):
-            fields["run"] = ids.run_id(times.to_stamp(instant), name, attempt)
+            fields["run"] = ids.make_run_id(times.to_stamp(instant), name, attempt)
             if self._refs.read(ref_names.RUNS + fields["run"]) is None:
                 with contextlib.suppress(RefMoved):
                     record()
@@ -153,37 +153,37 @@ _PATIENCE = 2.0  # seconds to wait for other writers
 
 
 def clear_stale_locks(repository: Repository, tell: Callable[[str], None], blocking: str) -> bool:
-    """Remove stale locks of gitckpt's refs; return whether `blocking` is gone."""
-    if is_ours(repository, blocking):
+    """Delete stale locks of gitckpt's refs; return whether file `blocking` is gone."""
+    if is_own_lock(repository, blocking):
         if lock.is_held_here(os.path.join(repository.make_private_dir(), ref_names.WRITE_LOCK)):
             discard_stale_locks(repository, tell)
         else:
-            with ref_names.write_lock(repository, _PATIENCE) as is_alone:
-                if is_alone:
+            with ref_names.write_lock(repository, _PATIENCE) as is_locked:
+                if is_locked:
                     discard_stale_locks(repository, tell)
     return not os.path.lexists(blocking)
 
 
 def discard_stale_locks(repository: Repository, tell: Callable[[str], object]) -> None:
-    """Remove and report stale locks of refs; the caller holds the write lock."""
-    stale = leftovers.find_stale_locks(repository, locks(repository))
-    if paths := sorted(path for path, mark in stale.items() if leftovers.discard(path, mark)):
-        tell(f"removed {first_of(paths, 1)}: left behind by a killed git")
+    """Delete and report stale locks of refs; the caller must hold `write_lock`."""
+    locks = leftovers.find_stale_locks(repository, list_locks(repository))
+    if paths := sorted(path for path, stat in locks.items() if leftovers.discard(path, stat)):
+        tell(f"removed {join_first(paths, 1)}: left behind by a killed git")
 
 
-def is_ours(repository: Repository, path: str) -> bool:
+def is_own_lock(repository: Repository, path: str) -> bool:
     """Return whether a path is the lock file of one of gitckpt's refs."""
-    directory, name = os.path.split(path)
-    space = os.path.relpath(os.path.realpath(directory), os.path.realpath(repository.common_dir))
-    ref = os.path.join(space, name.removesuffix(_SUFFIX))
-    is_below = ref.startswith(tuple(f"{own}/" for own in ref_names.OWN))
-    is_own = ref == ref_names.NOTES or (is_below and not ref_names.is_foreign(ref))
-    return name.endswith(_SUFFIX) and is_own
+    directory, file_name = os.path.split(path)
+    parent = os.path.relpath(os.path.realpath(directory), os.path.realpath(repository.common_dir))
+    ref = os.path.join(parent, file_name.removesuffix(_SUFFIX))
+    is_in_namespace = ref.startswith(tuple(f"{namespace}/" for namespace in ref_names.OWN))
+    is_own_ref = ref == ref_names.NOTES or (is_in_namespace and not ref_names.is_foreign(ref))
+    return file_name.endswith(_SUFFIX) and is_own_ref
 
 
-def locks(repository: Repository) -> list[str]:
-    paths = [os.path.join(repository.common_dir, ref_names.NOTES + _SUFFIX)]
-    for space in ref_names.OWN:
-        for parent, _, names in os.walk(os.path.join(repository.common_dir, space)):
-            paths += [os.path.join(parent, name) for name in names]
-    return [path for path in paths if is_ours(repository, path) and os.path.lexists(path)]
+def list_locks(repository: Repository) -> list[str]:
+    lock_paths = [os.path.join(repository.common_dir, ref_names.NOTES + _SUFFIX)]
+    for namespace in ref_names.OWN:
+        for parent, _, file_names in os.walk(os.path.join(repository.common_dir, namespace)):
+            lock_paths += [os.path.join(parent, file_name) for file_name in file_names]
+    return [path for path in lock_paths if is_own_lock(repository, path) and os.path.lexists(path)]

@@ -1,4 +1,4 @@
-"""Cache headers of checkpoints in SQLite; compare the cache to refs at each query."""
+"""List checkpoints from a cache in SQLite; each query first updates the cache."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from operator import itemgetter
 from sqlite3 import Connection
 
 from gitckpt.git.files import private_dirs, refs_stat
-from gitckpt.git.objects.encoding import oid_size
+from gitckpt.git.objects.encoding import oid_length
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
 from gitckpt.model.arguments import require
 from gitckpt.model.codec import decode_summary
 from gitckpt.model.errors import InvalidCheckpoint, RepositoryError
-from gitckpt.model.skip_invalid import fenced
+from gitckpt.model.skip_invalid import read_safely
 from gitckpt.store.records import entry, ref_names
 from gitckpt.store.records.entry import CheckpointInfo, Problem, Query, Value
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 Notify = Callable[[str], object]  # takes a line, "" at the end
 Ref = tuple[bytes, bytes]  # id of a checkpoint and oid of its document
-Values = tuple[Value | None, ...]  # from `entry.row`
+Values = tuple[Value | None, ...]  # from `entry.to_row`
 # Id and oid of an invalid checkpoint, its problem, and whether that may be temporary.
 ProblemRow = tuple[bytes, bytes, str, bool]
 PATIENCE = 5.0  # seconds to wait for a locked file
@@ -91,7 +91,7 @@ def connect(path: str) -> Connection:
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
-        connection.create_function(entry.ID_BYTES, 1, entry.id_bytes, deterministic=True)
+        connection.create_function(entry.ID_BYTES, 1, entry.to_id_bytes, deterministic=True)
         # The file is new, or another version of gitckpt made it.
         if connection.execute("PRAGMA user_version").fetchone()[0] != _SCHEMA_VERSION:
             version = f"PRAGMA user_version = {_SCHEMA_VERSION:d};"
@@ -107,16 +107,16 @@ def _read_meta(connection: Connection) -> dict[str, str]:
 
 
 def compare(connection: Connection, listing: bytes | bytearray) -> tuple[set[bytes], list[Ref]]:
-    stored = dict(connection.execute(_STORED))
-    new = []
-    for match in _LISTED.finditer(listing):
-        oid, name = match.groups()
-        ref = unhexlify(name.replace(b"-", b"")), unhexlify(oid)
-        if not stored or stored.get(ref[0]) != ref[1]:
-            new.append(ref)
+    stored_oids = dict(connection.execute(_STORED))
+    new_refs = []
+    for ref_line in _LISTED.finditer(listing):
+        oid, uuid = ref_line.groups()
+        ref = unhexlify(uuid.replace(b"-", b"")), unhexlify(oid)
+        if not stored_oids or stored_oids.get(ref[0]) != ref[1]:
+            new_refs.append(ref)
         else:
-            del stored[ref[0]]
-    return set(stored), new
+            del stored_oids[ref[0]]
+    return set(stored_oids), new_refs
 
 
 def insert(connection: Connection, rows: Iterable[Values], problems: Iterable[ProblemRow]) -> None:
@@ -129,25 +129,25 @@ def delete_rows(connection: Connection, ids: Collection[bytes]) -> None:
     if ids:
         connection.execute(_CREATE_GOING)
         connection.executemany("INSERT OR IGNORE INTO going VALUES (?)", [(id_,) for id_ in ids])
-        for statement in _DELETE_GOING:
-            connection.execute(statement)
+        for sql in _DELETE_GOING:
+            connection.execute(sql)
 
 
 def mark_unranked(connection: Connection, runs: Mapping[str, int]) -> None:
-    """Record the sequence from which `rank` must rank each run, in case of a kill."""
+    """Mark the checkpoints of each run from a sequence number on as not yet ranked."""
     connection.executemany("INSERT OR IGNORE INTO unranked VALUES (?, ?)", runs.items())
 
 
-def rank(connection: Connection) -> None:
-    """Rank a run's checkpoints by its latest timestamp so far: a clock may jump back."""
-    latest = dict(connection.execute(f"SELECT run, ({_RANK_BEFORE}) FROM {_UNRANKED}"))
+def update_ranks(connection: Connection) -> None:
+    """Rank marked checkpoints by the latest timestamp in the run up to each of them."""
+    latest_times = dict(connection.execute(f"SELECT run, ({_RANK_BEFORE}) FROM {_UNRANKED}"))
     ranks = []
-    affected = f"{_UNRANKED} JOIN entry ON entry.run = each.run AND sequence >= first"
-    query = f"SELECT entry.run, entry.rowid, time, rank FROM {affected}"
-    for run, row, instant, old_rank in connection.execute(f"{query} ORDER BY 1, sequence, id"):
-        latest[run] = max(instant, latest[run] or 0)
-        if old_rank != latest[run]:
-            ranks.append((latest[run], row))
+    joined_tables = f"{_UNRANKED} JOIN entry ON entry.run = each.run AND sequence >= first"
+    query = f"SELECT entry.run, entry.rowid, time, rank FROM {joined_tables}"
+    for run, rowid, instant, old_rank in connection.execute(f"{query} ORDER BY 1, sequence, id"):
+        latest_times[run] = max(instant, latest_times[run] or 0)  # a clock may jump back
+        if old_rank != latest_times[run]:
+            ranks.append((latest_times[run], rowid))
     connection.executemany("UPDATE entry SET rank = ? WHERE rowid = ?", ranks)
     connection.execute("DELETE FROM unranked")
 
@@ -159,12 +159,12 @@ _DIRECTORY = ref_names.CHECKPOINTS.rstrip("/")
 FILE = "index.sqlite"
 _NEWEST = "ORDER BY rank DESC, sequence DESC, id DESC"
 
-# Held until SQLite has opened the new file: see `private_dirs.ensure`.
+# Held until SQLite has opened the new file: see `private_dirs.ensure_file`.
 _OPENING = threading.Lock()
 
 
 class Index:
-    """The cache; `progress` gets a line to show during long reads, and "" at the end."""
+    """A cache of all checkpoints; long reads call `progress` with a line of text."""
 
     def __init__(
         self,
@@ -181,14 +181,14 @@ class Index:
         self._mutex = threading.RLock()
 
     def select(self, query: Query | None = None) -> list[CheckpointInfo]:
-        """List the checkpoints that match a query, newest first; in a run by sequence."""
+        """List the checkpoints that match a query, newest first; without a query, all."""
         query = Query() if query is None else query
         require("query", query, Query, "a Query")
-        where, values = entry.condition(query)
+        where_clause, sql_values = entry.build_condition(query)
         limit = -1 if query.limit is None else query.limit
-        sql = f"SELECT {', '.join(entry.FIELDS)} FROM entry{where} {_NEWEST}"
+        sql = f"SELECT {', '.join(entry.FIELDS)} FROM entry{where_clause} {_NEWEST}"
         sql += f" LIMIT {limit:d} OFFSET {query.skip or 0:d}"
-        return [entry.of_row(row) for row in self._query(sql, values)]
+        return [entry.from_row(row) for row in self._query(sql, sql_values)]
 
     def problems(self) -> list[Problem]:
         rows = self._query("SELECT id, sentence FROM problem ORDER BY id")
@@ -201,12 +201,12 @@ class Index:
         return [row[0] for row in self._query(entry.RUN_IDS)]
 
     def commits(self) -> set[str] | None:
-        """Return the commits of all checkpoints; None if a document is unreadable."""
-        linked = "SELECT git_sha FROM entry WHERE length(git_sha) = ?"
-        sql = f"SELECT NULL FROM problem UNION ALL {linked}"
-        size = oid_size(self._repository.object_format)
+        """Return the commits of all checkpoints; None if a checkpoint is unreadable."""
+        select_linked = "SELECT git_sha FROM entry WHERE length(git_sha) = ?"
+        sql = f"SELECT NULL FROM problem UNION ALL {select_linked}"
+        length = oid_length(self._repository.object_format)
         # Build the set as rows arrive: many checkpoints have the same commit.
-        oids = self._query(sql, [size], lambda rows: {oid and oid.hex() for (oid,) in rows})
+        oids = self._query(sql, [length], lambda rows: {oid and oid.hex() for (oid,) in rows})
         return None if None in oids else oids
 
     def run_rows(self) -> list[tuple[Any, ...]]:
@@ -214,28 +214,31 @@ class Index:
         return [(*row[:2], ids.from_bytes(row[2]), *row[3:]) for row in self._query(entry.RUNS)]
 
     def sizes(self) -> tuple[int, dict[str, tuple[int, str, str]]]:
-        """Return the total number of checkpoints; per run: number, first id, first oid."""
-        (total, *_), *rows = self._query(entry.SIZES)
+        """Count the checkpoints.
+
+        Returns the total, and by run the number and the first checkpoint with its document's oid.
+        """
+        (total_count, *_), *rows = self._query(entry.SIZES)
         sizes = {run: (count, ids.from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows}
-        return total, sizes
+        return total_count, sizes
 
     def refresh(self) -> None:
         self._query("SELECT 1")
 
     def access_cache(self, access: Callable[[Connection], _T], otherwise: _T) -> _T:
-        """Return what `access` returns; `otherwise` if the cache file cannot be used."""
+        """Return the result of `access` to the cache, or `otherwise` if SQLite fails."""
         with self._mutex:
             try:
-                return access(self._opened())
+                return access(self._open_or_reuse())
             except sqlite3.DatabaseError:
                 return otherwise
 
     def remember_changed(self, counts: Iterable[tuple[str, int]]) -> None:
         rows = [(count, ids.to_bytes(id_)) for id_, count in counts]
-        update = "UPDATE entry SET changed = ? WHERE id = ?"
-        self.access_cache(lambda connection: connection.executemany(update, rows), None)
+        update_sql = "UPDATE entry SET changed = ? WHERE id = ?"
+        self.access_cache(lambda connection: connection.executemany(update_sql, rows), None)
 
-    def discard(self) -> None:
+    def delete_cache(self) -> None:
         self.close()
         self._delete_files()
 
@@ -246,50 +249,52 @@ class Index:
                 self._connection = None
 
     def _query(self, sql: str, values: Sequence[Value] = (), take: Take = list) -> Any:
-        def answer(connection: Connection) -> Any:
+        def update_and_select(connection: Connection) -> Any:
             with connection:  # one transaction: another process may have seen older refs
                 self._update_to_refs(connection)
                 return take(connection.execute(sql, values))
 
         with self._mutex:
             try:
-                return answer(self._opened())
+                return update_and_select(self._open_or_reuse())
             except sqlite3.DatabaseError as error:
-                return answer(self._open_in_memory(error))
+                return update_and_select(self._open_in_memory(error))
 
     def _update_to_refs(self, connection: Connection) -> None:
-        state = refs_stat.read_state(self._repository, _DIRECTORY)
+        refs_state = refs_stat.read_state(self._repository, _DIRECTORY)
         connection.execute("BEGIN")
-        meta = _read_meta(connection)
-        marks = (state.packed, state.loose)
-        if None in marks or (meta.get("packed"), meta.get("loose")) != marks:
+        old_meta = _read_meta(connection)
+        refs_marks = (refs_state.packed, refs_state.loose)
+        if None in refs_marks or (old_meta.get("packed"), old_meta.get("loose")) != refs_marks:
             connection.rollback()
-            self._update_from_listing(connection, state)
+            self._update_from_listing(connection, refs_state)
 
     def _update_from_listing(self, connection: Connection, state: refs_stat.State) -> None:
         # `state` was read before the listing: the next query detects a change during the listing.
         listing = self._refs.list(_DIRECTORY, fields="%(objectname) %(refname)")
-        digest = hashlib.blake2b(listing).hexdigest()
+        listing_digest = hashlib.blake2b(listing).hexdigest()
         connection.execute("BEGIN IMMEDIATE")
-        if _read_meta(connection).get("digest") != digest:
+        if _read_meta(connection).get("digest") != listing_digest:
             # Permanent problems stay: they are slow to read.
             connection.execute("DELETE FROM problem WHERE may_pass")
-            self._read_new(connection, listing)
-            rank(connection)
-        self._record_state(connection, state, digest)
+            self._read_new_refs(connection, listing)
+            update_ranks(connection)
+        self._record_state(connection, state, listing_digest)
 
-    def _read_new(self, connection: Connection, listing: bytes) -> None:
+    def _read_new_refs(self, connection: Connection, listing: bytes) -> None:
         count = 0
         while True:
-            stale, new = compare(connection, listing)
-            delete_rows(connection, stale)
-            self._read_documents(connection, new[:_AT_ONCE])
-            if len(new) <= _AT_ONCE:
+            stale_ids, unread = compare(connection, listing)
+            delete_rows(connection, stale_ids)
+            self._read_documents(connection, unread[:_AT_ONCE])
+            if len(unread) <= _AT_ONCE:
                 break
             connection.execute("DELETE FROM meta")
             connection.commit()  # others may write now
             count += _AT_ONCE
-            self._progress(f"… reading checkpoints: {count:,} of {count + len(new) - _AT_ONCE:,}")
+            self._progress(
+                f"… reading checkpoints: {count:,} of {count + len(unread) - _AT_ONCE:,}"
+            )
             connection.execute("BEGIN IMMEDIATE")
         if count:
             self._progress("")
@@ -305,29 +310,29 @@ class Index:
     def _read_documents(self, connection: Connection, refs: Sequence[Ref]) -> None:
         rows: list[Values] = []
         problems: list[ProblemRow] = []
-        runs: dict[str, int] = {}
+        starts: dict[str, int] = {}
         oids = [oid.hex() for _, oid in refs]
-        documents = ref_names.documents(self._repository, self._objects, oids)
+        documents = ref_names.read_documents(self._repository, self._objects, oids)
         for (id_, oid), document in zip(refs, documents, strict=True):
             ref = ref_names.CHECKPOINTS + ids.from_bytes(id_)
             try:
-                data = ref_names.document(document, ref, oid.hex())
-                header = fenced(ref, partial(decode_summary, data, ref))
+                document_bytes = ref_names.require_document(document, ref, oid.hex())
+                header = read_safely(ref, partial(decode_summary, document_bytes, ref))
             except InvalidCheckpoint as error:
                 problems.append((id_, oid, error.message, document is None))
                 continue
-            rows.append(entry.row(header, oid.hex()))
+            rows.append(entry.to_row(header, oid.hex()))
             if header.run is not None and header.sequence is not None:
-                runs[header.run] = min(header.sequence, runs.get(header.run, header.sequence))
+                starts[header.run] = min(header.sequence, starts.get(header.run, header.sequence))
         insert(connection, rows, problems)
-        mark_unranked(connection, runs)
+        mark_unranked(connection, starts)
 
-    def _opened(self) -> Connection:
+    def _open_or_reuse(self) -> Connection:
         if self._connection is None:
             try:
                 self._repository.make_private_dir()
                 with _OPENING:
-                    private_dirs.ensure(self._path)  # SQLite's other files get the same mode
+                    private_dirs.ensure_file(self._path)  # SQLite's other files get the same mode
                     self._connection = connect(self._path)
             except (OSError, RepositoryError, sqlite3.DatabaseError) as error:
                 return self._open_in_memory(error)

@@ -1,4 +1,4 @@
-"""Store the key that a caller chose for a run: a second start finds the run by it."""
+"""Store the keys of runs: a second start with the same key finds the run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.model import ids, toml
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.errors import InvalidCheckpoint, RunExists, UsageError
-from gitckpt.model.skip_invalid import fenced
+from gitckpt.model.skip_invalid import read_safely
 from gitckpt.model.table import parse_record
 from gitckpt.store.records import ref_names
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 MAX_LENGTH = 1000  # in characters
 
 
-def ref_of(key: str) -> str:
-    """Return the ref of a key, named by a digest: some file systems ignore case."""
+def name_ref(key: str) -> str:
+    """Return the ref of a key: it contains a digest, as some file systems ignore case."""
     if not isinstance(key, str) or not key.strip() or len(key) > MAX_LENGTH:
         hint = f"give a text of 1 to {MAX_LENGTH} characters, such as nightly-2026-11-22"
         raise UsageError(f"{key!r:.60} is not a valid key", hint=hint)
@@ -38,45 +38,45 @@ def ref_of(key: str) -> str:
         raise UsageError(f"the key {key!r:.60} contains a lone surrogate", hint=hint) from None
 
 
-def render(key: str, run: str) -> bytes:
+def render_document(key: str, run: str) -> bytes:
     return toml.dumps({"version": 1, "key": key, "run": run}).encode()
 
 
-def run_in(content: tuple[str, bytes] | None, ref: str) -> str:
-    """Parse the object (kind, content) that a key's ref points to; return the run."""
-    return fenced(ref, lambda: _run_in(content, ref))
+def parse_run(content: tuple[str, bytes] | None, ref: str) -> str:
+    """Return the run in a key's document; `content` is the object's kind and bytes."""
+    return read_safely(ref, lambda: _parse_run(content, ref))
 
 
-def _run_in(content: tuple[str, bytes] | None, ref: str) -> str:
-    data = content[1] if content is not None and content[0] == "blob" else b""
+def _parse_run(content: tuple[str, bytes] | None, ref: str) -> str:
+    blob = content[1] if content is not None and content[0] == "blob" else b""
     hint = f"see the document: git cat-file -p {shell_word(ref)}; "
     hint += f"delete the key: git update-ref -d {shell_word(ref)}"
-    version, key, run = map(parse_record(data, ref, "key", hint).get, ("version", "key", "run"))
-    is_valid = type(version) is int and isinstance(run, str) and ids.is_run_id(run)
-    if not is_valid or not isinstance(key, str):
+    version, key, run = map(parse_record(blob, ref, "key", hint).get, ("version", "key", "run"))
+    is_valid_run = type(version) is int and isinstance(run, str) and ids.is_run_id(run)
+    if not is_valid_run or not isinstance(key, str):
         raise InvalidCheckpoint(ref, "", "does not point to the document of a key", hint=hint)
     with contextlib.suppress(UsageError):  # blank or too long: not a valid key
-        if ref_of(key) == ref:
+        if name_ref(key) == ref:
             return str(run)
     raise InvalidCheckpoint(ref, "key", "is not the key that the ref is named after", hint=hint)
 
 
-class Claim:
+class KeyClaim:
     def __init__(
         self, key: str, refs: Refs, objects: Objects, object_format: str, exists: Exists
     ) -> None:
-        self._key, self._ref = key, ref_of(key)
+        self._key, self._ref = key, name_ref(key)
         self._refs, self._objects, self._format = refs, objects, object_format
         self._exists = exists
 
     def read(self) -> tuple[str, str] | None:
-        """Return the key's run, which may be removed, and its document's oid; or None."""
+        """Return the key's run, even if it is removed, and the oid of the key's document."""
         oid = self._refs.read(self._ref)
-        return None if oid is None else (run_in(next(self._objects.read([oid])), self._ref), oid)
+        return None if oid is None else (parse_run(next(self._objects.read([oid])), self._ref), oid)
 
     def run(self) -> str | None:
-        stored = self.read()
-        return stored[0] if stored is not None and self._exists(stored[0]) else None
+        run_and_oid = self.read()
+        return run_and_oid[0] if run_and_oid is not None and self._exists(run_and_oid[0]) else None
 
     def require_free(self) -> None:
         if (run := self.run()) is not None:
@@ -87,26 +87,26 @@ class Claim:
         # In the transaction that starts the run: a kill never leaves a run without its key.
         self.require_free()
         stored = self.read()
-        data = render(self._key, run)
-        self._objects.write([("blob", data)])
-        new = object_id("blob", data, self._format)
+        key_document = render_document(self._key, run)
+        self._objects.write([("blob", key_document)])
+        new_oid = object_id("blob", key_document, self._format)
         if stored is None:
-            return [Update(self._ref, new, "")]
+            return [Update(self._ref, new_oid, "")]
         # If another process is starting that run, this update waits for the head, then fails.
-        absent = [Update(ref_names.RUNS + stored[0], "", "")] if stored[0] != run else []
-        return [*absent, Update(self._ref, new, stored[1])]
+        absence_checks = [Update(ref_names.RUNS + stored[0], "", "")] if stored[0] != run else []
+        return [*absence_checks, Update(self._ref, new_oid, stored[1])]
 
 
-def of_runs(refs: Refs, objects: Objects, runs: Collection[str]) -> list[Update]:
-    keys = _list_keys(refs, objects) if runs else []
-    return [Update(ref, "", oid) for ref, oid, run in keys if run in runs]
+def list_deletions(refs: Refs, objects: Objects, runs: Collection[str]) -> list[Update]:
+    key_rows = _list_keys(refs, objects) if runs else []
+    return [Update(ref, "", oid) for ref, oid, run in key_rows if run in runs]
 
 
-def forget_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[str]]) -> None:
-    keys = _list_keys(refs, objects)
-    existing = set(runs()) if keys else set()
-    for ref, oid, run in keys:
-        if run is not None and run not in existing:
+def delete_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[str]]) -> None:
+    key_rows = _list_keys(refs, objects)
+    existing_runs = set(runs()) if key_rows else set()
+    for ref, oid, run in key_rows:
+        if run is not None and run not in existing_runs:
             try:
                 refs.update([Update(ref_names.RUNS + run, "", ""), Update(ref, "", oid)])
             except RefMoved:
@@ -114,13 +114,12 @@ def forget_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[s
 
 
 def _list_keys(refs: Refs, objects: Objects) -> list[tuple[str, str, str | None]]:
-    """Return the ref, oid and run of each key; no run if unreadable."""
     refs_of_keys = list(refs.iterate(ref_names.KEYS))
-    keys: list[tuple[str, str, str | None]] = []
-    contents = objects.read([oid for _, oid in refs_of_keys])
-    for (ref, oid), content in zip(refs_of_keys, contents, strict=True):
+    key_rows: list[tuple[str, str, str | None]] = []
+    documents = objects.read([oid for _, oid in refs_of_keys])
+    for (ref, oid), document in zip(refs_of_keys, documents, strict=True):
         try:
-            keys.append((ref, oid, run_in(content, ref)))
+            key_rows.append((ref, oid, parse_run(document, ref)))
         except InvalidCheckpoint:
-            keys.append((ref, oid, None))
-    return keys
+            key_rows.append((ref, oid, None))
+    return key_rows

@@ -1,4 +1,4 @@
-"""Write a checkpoint: first its objects, then all its refs in one transaction."""
+"""Write a checkpoint: first the objects, then all refs in one transaction."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gitckpt.git.refs import Refs
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Progress
-    from gitckpt.store.records.keys import Claim
+    from gitckpt.store.records.keys import KeyClaim
 
     Change: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]  # must not modify its input
     ProgressOf: TypeAlias = Callable[[Mapping[str, Any]], Progress | None]
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
         drives: bool  # whether the writer is the driver, not a process that the driver started
 
         def update(self) -> Update:
-            """Return the update that fails the transaction if the lease was replaced."""
+            """Return a ref update that makes the transaction fail if the lease is lost."""
 
         def check(self) -> None:
-            """Raise `LeaseLost` if another process holds the lease: a retry would fail, too."""
+            """Raise `LeaseLost` if another process holds the lease."""
 
 
 PATIENCE = 30.0  # seconds to retry against other writers
@@ -59,13 +59,13 @@ class FilesPruned(BusyError):
 
 @dataclass(slots=True)
 class Proposal:
-    """A checkpoint to record; `document` is called again if another writer was faster."""
+    """A checkpoint to record; each attempt to record it calls `render` again."""
 
-    fields: dict[str, Any]  # keys of the document; `document` adds the keys that depend on the run
+    fields: dict[str, Any]  # keys of the document; `render` adds the keys that depend on the run
     state: dict[str, Any] | None  # None: copied from the run's newest checkpoint
     starts_run: bool = False
     guard: Guard | None = None
-    claim: Claim | None = None
+    claim: KeyClaim | None = None
     # If `state` is None: turns the previous state into the new one, and may modify `fields`.
     change: Change | None = None
     # Keys of the state whose newer values, written by another process, replace those in `state`.
@@ -78,15 +78,15 @@ class Proposal:
     def __post_init__(self) -> None:
         self._initial = {name: self.fields.get(name) for name in ("pipeline", "attempt")}
 
-    def document(self, previous: dict[str, Any] | None, carried: dict[str, Any]) -> bytes:
-        """Render the document, given the keys and state of the run's newest checkpoint."""
+    def render(self, previous: dict[str, Any] | None, carried: dict[str, Any]) -> bytes:
+        """Render the document from the keys and state of the run's newest checkpoint."""
         self.fields.update(self._initial)
         if self.fields.get("run") is not None:
             self.fields["sequence"] = ((previous or {}).get("sequence") or 0) + 1
             self.fields["parent"] = previous["id"] if previous else None
             from gitckpt.model import phase  # outside of runs, nothing is carried on
 
-            phase.carry(self.fields, previous or {})
+            phase.carry_tables(self.fields, previous or {})
         if self.change is not None:
             carried = self.change(carried)
         if self.state is not None and self.fields.get("rewound_to") is None:
@@ -94,7 +94,7 @@ class Proposal:
             self.state.update((key, carried[key]) for key in self.keeps if key in carried)
         return document.render(self.fields, carried if self.state is None else self.state)
 
-    def first_updates(self) -> list[Update]:
+    def list_guard_updates(self) -> list[Update]:
         updates = [self.guard.update()] if self.guard is not None else []
         return updates + (self.claim.updates(self.fields["run"]) if self.claim else [])
 
@@ -108,22 +108,22 @@ class Recorder:
     def record(
         self, proposal: Proposal, then: Sequence[Proposal] = (), needs: Sequence[str] = ()
     ) -> None:
-        """Write a checkpoint and its successors `then`; flush them and objects `needs`.
+        """Write a checkpoint and its successors (`then`); flush the objects (`needs`).
 
-        Raises `FilesPruned`, and `RefMoved` if other writers were faster for `PATIENCE` seconds.
+        Raises `FilesPruned` if git deleted captured files, `RefMoved` if other writers always won.
         """
         deadline = time.monotonic() + PATIENCE
         attempt = 0
         with self._mutex, ref_names.write_lock(self._repository):
             while True:
                 attempt += 1
-                head, previous, carried = self._read_head(proposal)
-                drafts = [(proposal, proposal.document(previous, carried))]
-                for following in then:
-                    last = drafts[-1][0]
-                    drafts.append((following, following.document(last.fields, last.state or {})))
+                head_oid, newest_fields, newest_state = self._read_head(proposal)
+                drafts = [(proposal, proposal.render(newest_fields, newest_state))]
+                for successor in then:
+                    latest = drafts[-1][0]
+                    drafts.append((successor, successor.render(latest.fields, latest.state or {})))
                 try:
-                    blob = self._write(drafts, head, needs, is_retry=attempt > 1)
+                    blob = self._write(drafts, head_oid, needs, is_retry=attempt > 1)
                     if proposal.fields.get("run"):
                         self._newest[proposal.fields["run"]] = blob, dict(drafts[-1][0].fields)
                     return
@@ -140,85 +140,91 @@ class Recorder:
             proposal.guard.check()
         fields = proposal.fields
         if attempt == 1 or fields["id"] in error.message:
-            ref_names.require_free(self._repository, fields["id"])
+            ref_names.require_unused_id(self._repository, fields["id"])
         exists = self._repository.cat_file.info
         return not (proposal.starts_run and exists(ref_names.RUNS + fields["run"]))
 
     def _read_head(self, proposal: Proposal) -> tuple[str, dict[str, Any] | None, dict[str, Any]]:
-        """Return oid ("" for none), keys and (if needed) state of the run's newest one."""
+        """Read the oid ("" in a new run), keys and state of the run's newest checkpoint."""
         if (run := proposal.fields.get("run")) is None or proposal.starts_run:
             return "", None, {}
         ref = ref_names.RUNS + run
-        if (head := self._refs.read(ref)) is None:
+        if (head_oid := self._refs.read(ref)) is None:
             raise NotFoundError(f"no run {run}", hint="list the runs: git ckpt runs")
-        last_oid, previous = self._newest.get(run, ("", {}))
-        state: dict[str, Any] = {}
+        last_oid, newest_fields = self._newest.get(run, ("", {}))
+        newest_state: dict[str, Any] = {}
         newest = None
-        if lines := local_checkpoints.oids_after(self._repository, run, head):
+        if oid_lines := local_checkpoints.oids_after(self._repository, run, head_oid):
             # Perhaps a writer was killed before the head moved.
             from gitckpt.store.records import heads
 
-            newest = heads.find_head(lines, run, self._objects, self._refs)
-        if newest is not None or last_oid != head or proposal.state is None:
-            from gitckpt.model.codec import fields as fields_of
+            newest = heads.find_head(oid_lines, run, self._objects, self._refs)
+        if newest is not None or last_oid != head_oid or proposal.state is None:
+            from gitckpt.model.codec import document_fields as fields_of
 
-            newest = newest or ref_names.run_head(next(self._objects.read([head])), ref)
-            previous, state = fields_of(newest), dict(newest.state)
-        return head, previous, state
+            newest = newest or ref_names.parse_run_head(next(self._objects.read([head_oid])), ref)
+            newest_fields, newest_state = fields_of(newest), dict(newest.state)
+        return head_oid, newest_fields, newest_state
 
     def _write(self, drafts: Drafts, head: str, needs: Sequence[str], *, is_retry: bool) -> str:
         first, repository = drafts[0][0], self._repository
         run, commit = first.fields.get("run"), first.fields["git_sha"]
         format_ = repository.object_format
         documents = [(draft.fields, object_id("blob", data, format_)) for draft, data in drafts]
-        line = commit_refs.Line(repository, commit, is_retry=is_retry) if commit else None
+        keep = commit_refs.KeepRef(repository, commit, is_retry=is_retry) if commit else None
         # The store is valid after each of these updates, in order; the checkpoint's ref is last.
-        updates = first.first_updates()
-        updates += ref_names.new_refs(documents, head, line.update if line is not None else None)
-        needed: list[Item] = [("blob", data) for _, data in drafts]
+        updates = first.list_guard_updates()
+        updates += ref_names.plan_refs(documents, head, keep.update if keep is not None else None)
+        objects: list[Item] = [("blob", data) for _, data in drafts]
         if commit:  # before the refs: a kill leaves an extra line
-            lines = [note.link_line(n["id"], n["phase"], n["timestamp"]) for n, _ in documents]
-            notes.append(repository, {commit: lines})
-        flushed = any((new.get("worktree") or {}).get("operation") for new, _ in documents)
-        ids = [(new["id"], oid) for new, oid in documents]
-        local_checkpoints.append(repository, ids, is_apart=first.is_apart, flushed=flushed)
-        self._objects.write(needed, flushed=False)
-        noted: list[str] = []
+            note_lines = [
+                note.format_link(n["id"], n["phase"], n["timestamp"]) for n, _ in documents
+            ]
+            notes.queue(repository, {commit: note_lines})
+        flushed = any((keys.get("worktree") or {}).get("operation") for keys, _ in documents)
+        id_pairs = [(keys["id"], oid) for keys, oid in documents]
+        local_checkpoints.append_lines(
+            repository, id_pairs, is_apart=first.is_apart, flushed=flushed
+        )
+        self._objects.write(objects, flushed=False)
+        paths_to_flush: list[str] = []
         if run and first.is_ours:
-            drives = first.guard is not None and first.guard.drives
+            is_driver = first.guard is not None and first.guard.drives
             oids = [oid for _, oid in documents]
-            noted = local_checkpoints.extend(repository, run, head, oids, drives=drives)
-        flush: Flush = partial(self._objects.flush, needs, noted)
+            paths_to_flush = local_checkpoints.extend_run(
+                repository, run, head, oids, drives=is_driver
+            )
+        flush: Flush = partial(self._objects.flush, needs, paths_to_flush)
         if len(needs) >= _MANY:
-            self._objects.flush(needs, noted)
+            self._objects.flush(needs, paths_to_flush)
             flush = None
         try:
-            self._apply(updates, line, flush)
+            self._apply(updates, keep, flush)
         except GitError:
-            if not (missing := self._find_missing(updates)):
+            if not (missing_oids := self._find_missing(updates)):
                 raise
-            if (first.fields.get("worktree") or {}).get("tree") in missing:
+            if (first.fields.get("worktree") or {}).get("tree") in missing_oids:
                 raise FilesPruned from None
-            self._objects.write(needed)
-            self._apply(updates, line, flush)
+            self._objects.write(objects)
+            self._apply(updates, keep, flush)
         if self._find_missing(updates):
-            self._objects.write(needed)
-        if line is not None:
-            line.follow_up(self._refs.update)
+            self._objects.write(objects)
+        if keep is not None:
+            keep.delete_parent_refs(self._refs.update)
         return documents[-1][1]
 
     def _find_missing(self, updates: Sequence[Update]) -> list[str]:
         # `git gc --prune=now` may delete objects before refs point to them.
-        needed = [update.new for update in updates if update.new]
-        return [oid for oid in needed if self._repository.cat_file.info(oid) is None]
+        new_oids = [update.new for update in updates if update.new]
+        return [oid for oid in new_oids if self._repository.cat_file.info(oid) is None]
 
-    def _apply(self, updates: list[Update], line: commit_refs.Line | None, flush: Flush) -> None:
+    def _apply(self, updates: list[Update], keep: commit_refs.KeepRef | None, flush: Flush) -> None:
         try:
             self._refs.update(updates, flush)
         except (LockHeld, GitError) as error:
-            if line is None or line.update not in updates:
+            if keep is None or keep.update not in updates:
                 raise
-            if not commit_refs.is_blocked(line.update.ref, error):
+            if not commit_refs.is_blocked(keep.update.ref, error):
                 raise
-            updates.remove(line.update)  # maintenance creates the ref later
+            updates.remove(keep.update)  # maintenance creates the ref later
             self._refs.update(updates, flush)

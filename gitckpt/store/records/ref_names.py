@@ -1,4 +1,4 @@
-"""Names of gitckpt's refs and files, and the refs of a new checkpoint."""
+"""Name gitckpt's refs and files, plan a new checkpoint's refs, and read documents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gitckpt.git.lock import Lock
 from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.refs import Update
 from gitckpt.model import ids
-from gitckpt.model.note import link_line
+from gitckpt.model.note import format_link
 from gitckpt.model.values import dataclass
 from gitckpt.store import notes
 
@@ -63,42 +63,42 @@ PATIENCE = 10.0
 
 
 def write_lock(repository: Repository, patience: float | None = None) -> Lock:
-    """Return the lock that writers of refs hold; `patience` is in seconds."""
+    """Return the lock of all writers of gitckpt's refs; `patience` is in seconds."""
     path = os.path.join(repository.make_private_dir(), WRITE_LOCK)
     return Lock(path, PATIENCE if patience is None else patience)
 
 
-def link_lines(entries: Iterable[CheckpointInfo]) -> dict[str, list[str]]:
-    lines: dict[str, list[str]] = {}
+def make_link_lines(entries: Iterable[CheckpointInfo]) -> dict[str, list[str]]:
+    lines_by_commit: dict[str, list[str]] = {}
     for entry in entries:
         if entry.git_sha:
-            line = link_line(entry.id, entry.label, entry.timestamp)
-            lines.setdefault(entry.git_sha, []).append(line)
-    return lines
+            line = format_link(entry.id, entry.label, entry.timestamp)
+            lines_by_commit.setdefault(entry.git_sha, []).append(line)
+    return lines_by_commit
 
 
-def is_own(ref: str) -> bool:
+def is_uuid_ref(ref: str) -> bool:
     return ref.startswith(CHECKPOINTS) and ids.is_id(ref.removeprefix(CHECKPOINTS))
 
 
 def is_foreign(ref: str) -> bool:
-    """Return whether a ref in `refs/checkpoints/` is foreign: its name is no UUID."""
+    """Return whether a ref in `refs/checkpoints/` is another tool's: it has no UUID."""
     return ref.startswith(CHECKPOINTS) and not ids.is_id(ref.removeprefix(CHECKPOINTS))
 
 
-def new_refs(
+def plan_refs(
     documents: Sequence[tuple[dict[str, Any], str]], head: str, keep: Update | None
 ) -> list[Update]:
-    """Return the updates that create checkpoints: object refs first, run head last.
+    """Return the updates that create the refs of checkpoints, in the order to apply.
 
-    `documents` are pairs of keys and oid, `head` is the run head's old oid or "".
+    `documents` has the keys and oid of each document; `head` is the old oid of the run's head.
     """
     updates = []
     for fields, _ in documents:
-        files, imported = fields.get("worktree") or {}, fields.get("imported") or {}
-        oids = (files.get("tree"), files.get("operation_commit"), imported.get("original"))
+        worktree, import_ = fields.get("worktree") or {}, fields.get("imported") or {}
+        oids = (worktree.get("tree"), worktree.get("operation_commit"), import_.get("original"))
         pairs = zip(OBJECTS, oids, strict=True)
-        updates += [Update(space + fields["id"], oid, "") for space, oid in pairs if oid]
+        updates += [Update(namespace + fields["id"], oid, "") for namespace, oid in pairs if oid]
     if keep is not None:
         updates.append(keep)
     updates += [Update(CHECKPOINTS + fields["id"], blob, "") for fields, blob in documents]
@@ -108,8 +108,8 @@ def new_refs(
     return updates
 
 
-def documents(repository: Repository, objects: Objects, oids: Sequence[str]) -> Items:
-    """Yield (kind, content) of each object, None for missing ones; git may read ahead."""
+def read_documents(repository: Repository, objects: Objects, oids: Sequence[str]) -> Items:
+    """Yield a (kind, content) pair for each object, or None if the object is missing."""
     from gitckpt.model import budget
 
     if len(oids) < _MANY:
@@ -123,8 +123,8 @@ def documents(repository: Repository, objects: Objects, oids: Sequence[str]) -> 
             yield content[1:] if content is not None else None
 
 
-def document(content: Item | None, ref: str, oid: str, *, lack: str = "missing") -> bytes:
-    """Return the document that a ref points to, given its object (kind, bytes)."""
+def require_document(content: Item | None, ref: str, oid: str, *, lack: str = "missing") -> bytes:
+    """Return a document's bytes; raise `InvalidCheckpoint` if the object is unusable."""
     from gitckpt.model.errors import InvalidCheckpoint
 
     if content is None:
@@ -132,13 +132,13 @@ def document(content: Item | None, ref: str, oid: str, *, lack: str = "missing")
         raise InvalidCheckpoint(ref, "", f"the object {oid} is {lack}", hint=hint)
     kind, data = content
     if kind == OVERSIZED:
-        raise InvalidCheckpoint(ref, "", "points to an object that is too large for a document")
+        raise InvalidCheckpoint(ref, "", "points to an object larger than any valid document")
     if kind != "blob":
         raise InvalidCheckpoint(ref, "", f"points to a {kind}, not to a blob")
     return data
 
 
-def run_head(content: Item | None, ref: str) -> Checkpoint:
+def parse_run_head(content: Item | None, ref: str) -> Checkpoint:
     from gitckpt.model.codec import decode
     from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 
@@ -146,41 +146,41 @@ def run_head(content: Item | None, ref: str) -> Checkpoint:
     if content is None or content[0] != "blob":
         raise InvalidCheckpoint(ref, "", "does not point to a checkpoint document", hint=hint)
     try:
-        newest = decode(content[1], ref)
+        checkpoint = decode(content[1], ref)
     except NewerCheckpoint:
         raise
     except InvalidCheckpoint as error:
         raise error.but(hint=hint) from None
-    if newest.sequence is None:
+    if checkpoint.sequence is None:
         raise InvalidCheckpoint(ref, "sequence", "missing", hint=hint)
-    return newest
+    return checkpoint
 
 
-def require_free(repository: Repository, checkpoint_id: str) -> None:
-    patterns = [space + checkpoint_id for space in (CHECKPOINTS, *OBJECTS)]
-    output = repository.git.run("for-each-ref", "--format=%(refname)", *patterns).out
-    if not (refs := output.decode("utf-8", "replace").split()):
+def require_unused_id(repository: Repository, checkpoint_id: str) -> None:
+    patterns = [namespace + checkpoint_id for namespace in (CHECKPOINTS, *OBJECTS)]
+    listing = repository.git.run("for-each-ref", "--format=%(refname)", *patterns).out
+    if not (refs := listing.decode("utf-8", "replace").split()):
         return
     from gitckpt.model.errors import UsageError
 
-    omit = "omit the id to get a new one"
+    omit_hint = "omit the id to get a new one"
     if CHECKPOINTS + checkpoint_id in refs:
         problem = f"a checkpoint {checkpoint_id} exists already"
-        raise UsageError(problem, hint=f"to see it: git ckpt show {checkpoint_id}; or {omit}")
+        raise UsageError(problem, hint=f"to see it: git ckpt show {checkpoint_id}; or {omit_hint}")
     problem = f"no checkpoint has the id {checkpoint_id}, but a leftover ref exists: {refs[0]}"
-    raise UsageError(problem, hint=f"{omit}, or delete leftovers: git ckpt verify --repair")
+    raise UsageError(problem, hint=f"{omit_hint}, or delete leftovers: git ckpt verify --repair")
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The checkpoint and run that a worktree was created for, from `RUN_FILE`."""
+    """The checkpoint and run for which gitckpt created a worktree, from `RUN_FILE`."""
 
     checkpoint: str
     run: str | None
 
 
-def owner_in(git_dir: str) -> Owner | None:
-    """Read the owner of a worktree; None if gitckpt did not create the worktree."""
+def read_owner(git_dir: str) -> Owner | None:
+    """Read for which checkpoint gitckpt made a worktree; None for other worktrees."""
     path = os.path.join(git_dir, RUN_FILE)
     if not os.path.exists(path):
         return None
@@ -188,7 +188,7 @@ def owner_in(git_dir: str) -> Owner | None:
 
     try:
         with open(path, encoding="utf-8") as file:
-            fields = json.load(file)
-        return Owner(fields["checkpoint"], fields.get("run"))
+            owner_fields = json.load(file)
+        return Owner(owner_fields["checkpoint"], owner_fields.get("run"))
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None

@@ -1,7 +1,7 @@
-"""Restore a checkpoint's files into the current worktree; undo and redo.
+"""Restore a checkpoint's files into the current worktree, and undo a restore.
 
 Public modules:
     restorer: `restore`, `undo` and `redo`.
     undo: lists the restores that `undo` and `redo` can reverse.
-    submodules: tells whether only the submodules failed in a restore.
+    submodules: restores submodules, and tells whether nothing else failed in a restore.
 """

@@ -1,4 +1,4 @@
-"""Plan what a restore does to each path, and find what is in its way."""
+"""Plan what a restore does to each path; find paths that prevent the restore."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git.contents import attributes, exact_files
 from gitckpt.git.objects import diff
-from gitckpt.git.objects.diff import Difference, paths_in_tree
-from gitckpt.git.objects.encoding import oid_size, stays_within
+from gitckpt.git.objects.diff import Difference, list_paths
+from gitckpt.git.objects.encoding import oid_length, stays_within
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import index as ignore
-from gitckpt.model.arguments import first_of
+from gitckpt.model.arguments import join_first
 from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.model.values import dataclass, field
 from gitckpt.store.restore import byte_exact
-from gitckpt.store.restore.byte_exact import Exactness
+from gitckpt.store.restore.byte_exact import ExactFiles
 from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.snapshot.manifest import ABSENT, ASSUMED, INTENT, SKIPPED, Contents
 
@@ -36,10 +36,10 @@ Side = tuple[Contents, str]  # contents of the worktree or a snapshot; its commi
 
 @dataclass(frozen=True, slots=True)
 class PathChange:
-    """What a restore does to one path; directories end in a slash.
+    """A change that a restore makes to one path; the path of a directory ends in "/".
 
-    `kind` is "add", "change" or "delete" for a file; "mode" if only the permission bits change;
-    "stage" if only the index entry differs.
+    `kind` is "add", "change" or "delete"; or "mode" if only the permission bits change, or "stage"
+    if only the entry in the index changes.
     """
 
     kind: str
@@ -48,15 +48,14 @@ class PathChange:
 
 @dataclass(slots=True)
 class Plan:
-    """What a restore does to files, directories and index."""
+    """The planned changes of a restore to files, directories and the index."""
 
     files: list[Difference] = field(default_factory=list)  # to write or delete
-    # Whether all files equal the snapshot after the restore.
-    is_whole: bool = True
+    is_whole: bool = True  # whether all files equal the snapshot after the restore
     # Whether the tree has a file and a directory of the same name; git makes no such tree.
     is_contradictory: bool = False
     submodules: list[Difference] = field(default_factory=list)  # at another commit than captured
-    exactness: Exactness = field(default_factory=Exactness)
+    exactness: ExactFiles = field(default_factory=ExactFiles)
     changes: list[PathChange] = field(default_factory=list)
     in_the_way: list[bytes] = field(default_factory=list)  # blocking files in no checkpoint
     obstacles: list[bytes] = field(default_factory=list)  # blocking paths, not capturable
@@ -67,8 +66,7 @@ class Plan:
     # Index lines that remove `.gitattributes` entries without a file, which affect other files.
     attributes_gone: list[bytes] = field(default_factory=list)
     skipped: Collection[bytes] = ()  # marked skip-worktree now or in the snapshot: may lack a file
-    # Files to delete while their skip-worktree index entries stay.
-    absent: Collection[bytes] = ()
+    absent: Collection[bytes] = ()  # files to delete; their skip-worktree index entries stay
     # By index flag: the selected paths that get the flag, and the paths that lose it.
     flags: dict[str, tuple[Collection[bytes], Collection[bytes]]] = field(default_factory=dict)
     directories: Collection[bytes] = ()  # that must exist
@@ -79,39 +77,38 @@ class Plan:
 
     @property
     def outdated(self) -> set[bytes]:
-        """Return the paths that git must stat again."""
-        to_write = paths_in(self.files, "AMT")
-        return to_write - self.exactness.raw.keys() | self.exactness.rewritten
+        """The written paths, for which the index needs new stat data."""
+        written_paths = paths_in(self.files, "AMT")
+        return written_paths - self.exactness.raw.keys() | self.exactness.rewritten
 
-    def without_file(self, repository: Repository) -> set[bytes]:
-        """Return the paths marked skip-worktree that have no file in the worktree."""
+    def list_skipped_without_file(self, repository: Repository) -> set[bytes]:
         top = os.fsencode(repository.worktree or "")
         return {path for path in self.skipped if not is_file(top, path)}
 
     def require_no_obstacle(self) -> None:
-        """Raise `WorktreeError` if the restore would overwrite a path in no checkpoint."""
-        if paths := [*self.obstacles, *self.in_the_way]:
-            names = first_of([decode_path(path) for path in paths])
+        """Raise `WorktreeError` if a path blocks the restore and is in no checkpoint."""
+        if blocking_paths := [*self.obstacles, *self.in_the_way]:
+            names = join_first([decode_path(path) for path in blocking_paths])
             hint = "move these paths away, then run the command again; nothing was changed"
             message = f"the restore would overwrite paths that are in no checkpoint: {names}"
             raise WorktreeError(message, hint=hint)
 
     def apply_modes(self, repository: Repository) -> bool:
-        """Make and remove empty directories, set modes; return whether any was planned."""
+        """Apply planned modes and empty directories; return whether any was planned."""
         top = repository.worktree or ""
-        exact_files.remove_empty(top, self.removed)
-        exact_files.widen(top, self.widened)
+        exact_files.remove_empty_directories(top, self.removed)
+        exact_files.widen_modes(top, self.widened)
         exact_files.bring_back(top, self.directories, self.modes)
         return bool(self.removed or self.widened or self.directories or self.modes)
 
 
 def is_within(path: bytes, paths: Sequence[bytes]) -> bool:
-    """Return whether `path` is or is below one of `paths`; True if `paths` is empty."""
+    """Return whether `path` is in or below `paths`; empty `paths` contain every path."""
     return not paths or any(path == top or not top or path.startswith(top + b"/") for top in paths)
 
 
 def is_file(top: bytes, path: bytes) -> bool:
-    """Return whether a path is a regular file or symlink, and not below a symlink."""
+    """Return whether `path` in `top` is a file or symlink, and not below a symlink."""
     absolute = os.path.join(top, path)
     if not (os.path.isfile(absolute) or os.path.islink(absolute)):
         return False
@@ -122,8 +119,7 @@ def decode_path(path: bytes) -> str:
     return path.decode("utf-8", "replace")
 
 
-def as_text(path: bytes) -> str | bytes:
-    """Return a path as text if it is valid UTF-8, else the bytes."""
+def decode_if_utf8(path: bytes) -> str | bytes:
     try:
         return path.decode("utf-8")
     except UnicodeDecodeError:
@@ -137,26 +133,26 @@ def paths_in(changes: Iterable[Difference], only: str = "AMTD") -> set[bytes]:
 def find_missing(
     repository: Repository, current: Contents, target: Side, paths: Sequence[bytes]
 ) -> set[bytes]:
-    """Return the paths in `current` that the worktree has no file for.
+    """Return the paths in the capture `current` for which the worktree has no file.
 
-    A path marked skip-worktree counts only if the restore may write it.
+    Omits paths marked skip-worktree, unless the restore may write them.
     """
     snapshot, commit = target
-    skipped = set(current.flags.get(SKIPPED, ()) if current.sparse is not None else ())
+    skipped_paths = set(current.flags.get(SKIPPED, ()) if current.sparse is not None else ())
     if current.sparse == snapshot.sparse:
-        skipped -= set(snapshot.flags.get(SKIPPED, ()))
-    elif skipped:
-        entries = comparison.merged_tree(repository, snapshot, commit)
-        skipped &= paths_in(diff.differences(repository, entries, snapshot.files))
+        skipped_paths -= set(snapshot.flags.get(SKIPPED, ()))
+    elif skipped_paths:
+        index_tree = comparison.staged_tree(repository, snapshot, commit)
+        skipped_paths &= paths_in(diff.diff_trees(repository, index_tree, snapshot.files))
     top = os.fsencode(repository.worktree or "")
-    away = {path for path in skipped if is_within(path, paths) and not is_file(top, path)}
-    return away.union(current.flags.get(ABSENT, ()))
+    missing = {path for path in skipped_paths if is_within(path, paths) and not is_file(top, path)}
+    return missing.union(current.flags.get(ABSENT, ()))
 
 
 class Planner:
     """Plan how a restore turns the worktree (`current`) into a snapshot (`target`).
 
-    Empty `paths` selects all. `stays` tells whether the restore must not touch a file.
+    Empty `paths` select all paths. `stays` tells whether the restore must not change a path.
     """
 
     def __init__(
@@ -166,74 +162,74 @@ class Planner:
         self._top = os.fsencode(repository.worktree or "")
         self._current, self._target = current[0], target[0]
         # Trees of all index entries, at stage 0.
-        self._old_entries = comparison.merged_tree(repository, *current)
-        self._new_entries = comparison.merged_tree(repository, *target)
+        self._old_entries = comparison.staged_tree(repository, *current)
+        self._new_entries = comparison.staged_tree(repository, *target)
         self._restaged: set[bytes] = set()
         self.plan = Plan()
 
     def require_paths(self, checkpoint: str) -> None:
-        """Raise `NotFoundError` if a path is in neither the worktree nor the checkpoint."""
+        """Raise `NotFoundError` if worktree and checkpoint both lack one of the paths."""
         paths = [path for path in self._paths if path]
-        existing: set[bytes] = set()
+        known_paths: set[bytes] = set()
         sides = ((self._current, self._old_entries), (self._target, self._new_entries))
-        for side, entries in sides if paths else ():
-            for tree in (side.files, entries):
-                existing |= paths_in_tree(self._repository, tree, paths)
-            conflicts = manifest.conflict_lines(self._repository, side)
-            existing |= {line.partition(b"\t")[2] for line in conflicts}
-            existing.update(side.flags.get(INTENT, ()), side.directories)
-        if absent := [path for path in paths if not any(is_within(e, [path]) for e in existing)]:
+        for side, index_tree in sides if paths else ():
+            for tree in (side.files, index_tree):
+                known_paths |= list_paths(self._repository, tree, paths)
+            conflict_lines = manifest.conflict_lines(self._repository, side)
+            known_paths |= {line.partition(b"\t")[2] for line in conflict_lines}
+            known_paths.update(side.flags.get(INTENT, ()), side.directories)
+        if absent := [path for path in paths if not any(is_within(e, [path]) for e in known_paths)]:
             names = ", ".join(map(decode_path, absent))
             hint = f"list its files: git ls-tree -r --name-only {self._target.files[:10]}"
             message = f"neither in the worktree nor in checkpoint {checkpoint}: {names}"
             raise NotFoundError(message, hint=hint)
 
-    def make(self, undone: Collection[bytes], *, index: bool) -> Plan:
-        """Plan the changes of files; with `index`, also of index entries.
+    def plan_changes(self, undone: Collection[bytes], *, index: bool) -> Plan:
+        """Plan the changes of files, and of index entries if `index` is true.
 
-        `undone` lists files that the restore being undone has created.
+        `undone` lists the files that an earlier restore created, if this restore undoes it.
         """
         plan, stays = self.plan, self._stays
         # Selected paths with an index entry, but no file, in the snapshot.
-        differing = self._find_differences(self._new_entries, self._target.files)
-        fileless = paths_in((entry for entry in differing if not entry.is_submodule), "D")
-        fileless |= self._find_unmerged(self._target)
-        self._plan_files(fileless, undone)
+        differences = self._find_differences(self._new_entries, self._target.files)
+        fileless_paths = paths_in((entry for entry in differences if not entry.is_submodule), "D")
+        fileless_paths |= self._find_unmerged_paths(self._target)
+        self._plan_files(fileless_paths, undone)
         self._find_obstacles()
         if index:
             # Ignored files that the restored index would make tracked.
-            candidates = sorted(fileless - paths_in(plan.files))
-            paths = [path for path in candidates if not stays(path) and self._is_file(path)]
-            captured = paths_in_tree(self._repository, self._current.files, paths)
-            plan.in_the_way += [path for path in paths if path not in captured]
-            self._plan_index(fileless)
+            newly_tracked = sorted(fileless_paths - paths_in(plan.files))
+            paths = [path for path in newly_tracked if not stays(path) and self._is_file(path)]
+            tracked_paths = list_paths(self._repository, self._current.files, paths)
+            plan.in_the_way += [path for path in paths if path not in tracked_paths]
+            self._plan_index(fileless_paths)
         sides = self._current, self._target
         plan.exactness = byte_exact.plan(self._repository, *sides, plan.files, self._may_change)
         equal_blobs = plan.exactness.equal_blobs
-        staged = self._restaged - paths_in(plan.files) - equal_blobs.keys()
+        staged_paths = self._restaged - paths_in(plan.files) - equal_blobs.keys()
         plan.changes = [PathChange(_KINDS[change.status], change.path) for change in plan.files]
         plan.changes += [PathChange(CHANGE, path) for path in equal_blobs]
-        plan.changes += [PathChange(STAGE, path) for path in staged]
+        plan.changes += [PathChange(STAGE, path) for path in staged_paths]
         return plan
 
     def _plan_files(self, fileless: Collection[bytes], undone: Collection[bytes]) -> None:
         plan = self.plan
-        plan.skipped = self._find_skipped()
-        differing = self._find_differences(self._current.files, self._target.files)
+        plan.skipped = self._find_fileless()
+        differences = self._find_differences(self._current.files, self._target.files)
         # Trees may have been fetched; git refuses other bad paths.
-        if unsafe := [change.path for change in differing if not stays_within(change.path)]:
-            message = f"a file of the checkpoint has an unsafe path: {unsafe[0]!r}"
+        if unsafe_paths := [change.path for change in differences if not stays_within(change.path)]:
+            message = f"a file of the checkpoint has an unsafe path: {unsafe_paths[0]!r}"
             raise WorktreeError(message, hint="look at it: git fsck")
-        spared = self._find_unlisted(differing) - set(fileless) - set(undone)
+        kept_paths = self._find_uncapturable(differences) - set(fileless) - set(undone)
         if self._target.sparse in (None, self._current.sparse):
             # Files that the worktree has and the snapshot only lists as skip-worktree entries.
-            safe = filter(stays_within, self._target.absent_paths)
-            paths = {path for path in safe if self._is_wanted(path) and self._is_file(path)}
-            plan.absent = paths & paths_in_tree(self._repository, self._current.files, paths)
+            safe_paths = filter(stays_within, self._target.absent_paths)
+            paths = {path for path in safe_paths if self._is_selected(path) and self._is_file(path)}
+            plan.absent = paths & list_paths(self._repository, self._current.files, paths)
         zeros = "0" * len(self._current.files)
-        absent = (b"100644", b"000000", zeros, zeros)
-        plan.files += [Difference("D", path, *absent) for path in sorted(plan.absent)]
-        for change in differing:
+        absent_entry = (b"100644", b"000000", zeros, zeros)
+        plan.files += [Difference("D", path, *absent_entry) for path in sorted(plan.absent)]
+        for change in differences:
             path = change.path
             if change.is_submodule:
                 plan.submodules.append(change)
@@ -241,110 +237,110 @@ class Planner:
                 continue
             elif self._stays(path):
                 plan.untouched.append(path)
-            elif path not in spared and (path not in plan.skipped or self._is_file(path)):
+            elif path not in kept_paths and (path not in plan.skipped or self._is_file(path)):
                 plan.files.append(change)
-        plan.is_whole = not self._paths and plan.files == differing
-        to_write = paths_in(plan.files, "AMT")
+        plan.is_whole = not self._paths and plan.files == differences
+        written_paths = paths_in(plan.files, "AMT")
         plan.is_contradictory = any(
-            not to_write.isdisjoint(_list_parents(path)) for path in to_write
+            not written_paths.isdisjoint(_list_parents(path)) for path in written_paths
         )
 
     def _find_differences(self, old_tree: str, tree: str) -> list[Difference]:
-        return diff.differences(self._repository, old_tree, tree, self._paths)
+        return diff.diff_trees(self._repository, old_tree, tree, self._paths)
 
-    def _find_unlisted(self, differing: list[Difference]) -> set[bytes]:
-        """Return untracked files to keep, as the snapshot cannot tell about them.
+    def _find_uncapturable(self, differing: list[Difference]) -> set[bytes]:
+        """Return untracked files to keep because the snapshot could not capture them.
 
-        The snapshot has no untracked files at all, or its ignore rules exclude these files.
+        Either the snapshot has no untracked files at all, or its ignore rules exclude these files.
         """
         current, target = self._current, self._target
         rules_differ = any(os.path.basename(change.path) == ignore.RULES for change in differing)
         if not target.is_of_commit and not rules_differ:
             return set()
-        additions = diff.differences(self._repository, self._old_entries, current.files)
-        untracked = paths_in(additions, "A") - self._find_unmerged(current)
-        to_write = paths_in(differing, "AMT")
-        for path in to_write:  # a file to write replaces its parents
-            untracked.difference_update(_list_parents(path))
-        deleted = paths_in(differing, "D") & untracked
-        unlisted = [path for path in deleted if to_write.isdisjoint(_list_parents(path))]
+        additions = diff.diff_trees(self._repository, self._old_entries, current.files)
+        new_paths = paths_in(additions, "A") - self._find_unmerged_paths(current)
+        written_paths = paths_in(differing, "AMT")
+        for path in written_paths:  # a file to write replaces its parents
+            new_paths.difference_update(_list_parents(path))
+        deleted = paths_in(differing, "D") & new_paths
+        unlisted_paths = [path for path in deleted if written_paths.isdisjoint(_list_parents(path))]
         if target.is_of_commit:
-            self.plan.unknown = unlisted
-            return set(unlisted)
-        rules = ignore.rules_in(self._repository, current.files)
-        rules = {path: oid for path, oid in rules.items() if not self._is_wanted(path)}
-        new_rules = ignore.rules_in(self._repository, target.files)
-        rules |= {path: oid for path, oid in new_rules.items() if self._is_wanted(path)}
-        return ignore.ignored_by(self._repository, rules, unlisted)
+            self.plan.unknown = unlisted_paths
+            return set(unlisted_paths)
+        rule_oids = ignore.list_rules(self._repository, current.files)
+        rule_oids = {path: oid for path, oid in rule_oids.items() if not self._is_selected(path)}
+        new_rules = ignore.list_rules(self._repository, target.files)
+        rule_oids |= {path: oid for path, oid in new_rules.items() if self._is_selected(path)}
+        return ignore.find_ignored(self._repository, rule_oids, unlisted_paths)
 
-    def _find_unmerged(self, contents: Contents) -> set[bytes]:
+    def _find_unmerged_paths(self, contents: Contents) -> set[bytes]:
         # `git write-tree` omits entries in conflict and entries added with intent-to-add.
-        intended = self._choose_wanted(contents.flags.get(INTENT, ()))
-        return intended.union(self._list_conflicts(contents))
+        intent_paths = self._filter_paths(contents.flags.get(INTENT, ()))
+        return intent_paths.union(self._list_conflicts(contents))
 
-    def _find_skipped(self) -> set[bytes]:
+    def _find_fileless(self) -> set[bytes]:
         # Paths that need no file. With equal sparse patterns, these are the snapshot's.
         # A path whose captured file differs from its entry does need a file.
-        current, away = self._current, set(self._target.absent_paths)
+        current, absent_paths = self._current, set(self._target.absent_paths)
         if current.sparse in (None, self._target.sparse):
-            return away
-        skipped = set(current.flags.get(SKIPPED, ())) - away
-        if skipped:
+            return absent_paths
+        skipped_paths = set(current.flags.get(SKIPPED, ())) - absent_paths
+        if skipped_paths:
             trees = self._new_entries, self._target.files
-            skipped -= paths_in(diff.differences(self._repository, *trees))
-        return away | skipped
+            skipped_paths -= paths_in(diff.diff_trees(self._repository, *trees))
+        return absent_paths | skipped_paths
 
     def _plan_index(self, fileless: Collection[bytes]) -> None:
         plan = self.plan
         staged = self._find_differences(self._old_entries, self._new_entries)
-        old, new = self._list_conflicts(self._current), self._list_conflicts(self._target)
-        unmerged = {path for path in {*old, *new} if old.get(path) != new.get(path)}
-        deleted = paths_in(plan.files, "D").intersection(fileless) - set(plan.absent)
-        self._plan_flags(paths_in(staged) | unmerged, deleted)
-        zero = b"0" * 2 * oid_size(self._repository.object_format)
+        before, after = self._list_conflicts(self._current), self._list_conflicts(self._target)
+        unmerged_paths = {path for path in {*before, *after} if before.get(path) != after.get(path)}
+        deleted_paths = paths_in(plan.files, "D").intersection(fileless) - set(plan.absent)
+        self._plan_flags(paths_in(staged) | unmerged_paths, deleted_paths)
+        null_oid = b"0" * 2 * oid_length(self._repository.object_format)
         lines, deleted_entries = {entry.path: entry.line for entry in staged}, paths_in(staged, "D")
-        self._restaged = {*lines, *unmerged}.union(*plan.flags.get(INTENT, ()))
+        self._restaged = {*lines, *unmerged_paths}.union(*plan.flags.get(INTENT, ()))
         for path in sorted(self._restaged):
-            plan.index_lines.append(b"0 %s 0\t%s" % (zero, path))
+            plan.index_lines.append(b"0 %s 0\t%s" % (null_oid, path))
             if path in lines:
                 plan.index_lines.append(lines[path])
             is_rule = os.path.basename(path) == attributes.FILE
             if is_rule and path in deleted_entries and not self._is_file(path):
                 plan.attributes_gone.append(lines[path])
-            plan.index_lines += new.get(path, [])
+            plan.index_lines += after.get(path, [])
 
     def _plan_flags(self, staged: Collection[bytes], deleted: set[bytes]) -> None:
         # Rewritten entries lose their flags (git-update-index(1), `--index-info`). A deleted file
         # may still be marked: git clears skip-worktree only when it writes the index.
         is_sparse = self._current.sparse is not None
         for flag in (INTENT, ASSUMED, SKIPPED):
-            old = self._choose_wanted(self._current.flags.get(flag, ()))
-            new = self._choose_wanted(self._target.flags.get(flag, ()))
+            old_paths = self._filter_paths(self._current.flags.get(flag, ()))
+            new = self._filter_paths(self._target.flags.get(flag, ()))
             if flag == SKIPPED and (is_sparse or self._target.sparse is not None):
-                to_write = {change.path: change.status != "D" for change in self.plan.files}
-                skipped = self._choose_wanted(self.plan.skipped)
-                new = {path for path in skipped if not to_write.get(path, self._is_file(path))}
-                old |= deleted - new if is_sparse else set()
-            stays = old if flag == INTENT else old.difference(staged)
-            if old != new or stays != old:
-                self.plan.flags[flag] = (sorted(new - stays), sorted(old - new))
+                is_written = {change.path: change.status != "D" for change in self.plan.files}
+                fileless = self._filter_paths(self.plan.skipped)
+                new = {path for path in fileless if not is_written.get(path, self._is_file(path))}
+                old_paths |= deleted - new if is_sparse else set()
+            kept_paths = old_paths if flag == INTENT else old_paths.difference(staged)
+            if old_paths != new or kept_paths != old_paths:
+                self.plan.flags[flag] = (sorted(new - kept_paths), sorted(old_paths - new))
 
     def _list_conflicts(self, contents: Contents) -> dict[bytes, list[bytes]]:
         conflicts: dict[bytes, list[bytes]] = defaultdict(list)
         for line in manifest.conflict_lines(self._repository, contents):
             path = line.partition(b"\t")[2]
-            if self._is_wanted(path):
+            if self._is_selected(path):
                 conflicts[path].append(line)
         return conflicts
 
-    def _is_wanted(self, path: bytes) -> bool:
+    def _is_selected(self, path: bytes) -> bool:
         return is_within(path, self._paths)
 
     def _may_change(self, path: bytes) -> bool:
-        return self._is_wanted(path) and not self._stays(path)
+        return self._is_selected(path) and not self._stays(path)
 
-    def _choose_wanted(self, paths: Iterable[bytes]) -> set[bytes]:
-        return set(filter(self._is_wanted, paths))
+    def _filter_paths(self, paths: Iterable[bytes]) -> set[bytes]:
+        return set(filter(self._is_selected, paths))
 
     def _is_file(self, path: bytes) -> bool:
         return is_file(self._top, path)
@@ -353,84 +349,84 @@ class Planner:
         return os.path.join(self._top, path)
 
     def _find_obstacles(self) -> None:
-        plan, deleted = self.plan, paths_in(self.plan.files, "D")
+        plan, deleted_paths = self.plan, paths_in(self.plan.files, "D")
         for change in plan.files:
             if change.status == "D":
                 continue
-            absolute, parents = self._resolve(change.path), _list_parents(change.path)
+            absolute_path, parents = self._resolve(change.path), _list_parents(change.path)
             obstacle = next(filter(self._is_no_directory, parents), None)
             if obstacle is None:
-                if os.path.isdir(absolute) and not os.path.islink(absolute):
-                    plan.obstacles += set(self._list_files(absolute)) - deleted
-                elif change.status == "A" and os.path.lexists(absolute):
+                if os.path.isdir(absolute_path) and not os.path.islink(absolute_path):
+                    plan.obstacles += set(self._list_files(absolute_path)) - deleted_paths
+                elif change.status == "A" and os.path.lexists(absolute_path):
                     obstacle = change.path
-            if obstacle is not None and obstacle not in deleted:
-                absolute = self._resolve(obstacle)
-                is_plain = os.path.isfile(absolute) or os.path.islink(absolute)
-                (plan.in_the_way if is_plain else plan.obstacles).append(obstacle)
+            if obstacle is not None and obstacle not in deleted_paths:
+                absolute_path = self._resolve(obstacle)
+                is_plain_file = os.path.isfile(absolute_path) or os.path.islink(absolute_path)
+                (plan.in_the_way if is_plain_file else plan.obstacles).append(obstacle)
         plan.obstacles = sorted(set(plan.obstacles))
 
     def _is_no_directory(self, path: bytes) -> bool:
-        absolute = self._resolve(path)
-        is_plain = os.path.islink(absolute) or not os.path.isdir(absolute)
-        return is_plain and os.path.lexists(absolute)
+        absolute_path = self._resolve(path)
+        is_no_directory = os.path.islink(absolute_path) or not os.path.isdir(absolute_path)
+        return is_no_directory and os.path.lexists(absolute_path)
 
     def _list_files(self, directory: bytes) -> list[bytes]:
         paths = []
-        for parent, directories, names in os.walk(directory):
+        for parent, directories, file_names in os.walk(directory):
             links = [name for name in directories if os.path.islink(os.path.join(parent, name))]
-            paths += [os.path.join(parent, name) for name in [*names, *links]]
+            paths += [os.path.join(parent, name) for name in [*file_names, *links]]
         return [os.path.relpath(path, self._top) for path in paths]
 
     def plan_modes(self, undone: Mapping[str, Any]) -> None:
-        """Plan directories without files and permission bits; find obstacles.
+        """Plan the changes of empty directories and of permission bits.
 
-        `undone` is the state of the safety checkpoint that `undo` or `redo` restores; else empty.
+        `undone` is the state of the safety checkpoint that `undo` or `redo` restores, or empty.
         """
         plan, target, top = self.plan, self._target, os.fsdecode(self._top)
         removable = [
-            path for path in map(_as_bytes, undone.get(_MADE, ())) if exact_files.is_plain(path)
+            path for path in map(_as_bytes, undone.get(_MADE, ())) if exact_files.is_safe_path(path)
         ]
-        for path in self._choose_wanted(plan.skipped):
-            if self._is_hollow(path):  # git clears skip-worktree where something exists
-                below = (parent for parent, _, _ in os.walk(self._resolve(path)))
-                removable += [os.path.relpath(parent, self._top) for parent in below]
-        exact_files.require_plain(target.directories, target.modes)
-        plan.directories = list(filter(self._is_wanted, target.directories))
-        plan.modes = {path: mode for path, mode in target.modes.items() if self._is_wanted(path)}
+        for path in self._filter_paths(plan.skipped):
+            if self._has_no_files(path):  # git clears skip-worktree where something exists
+                paths_below = (parent for parent, _, _ in os.walk(self._resolve(path)))
+                removable += [os.path.relpath(parent, self._top) for parent in paths_below]
+        exact_files.require_safe_paths(target.directories, target.modes)
+        plan.directories = list(filter(self._is_selected, target.directories))
+        plan.modes = {path: mode for path, mode in target.modes.items() if self._is_selected(path)}
         touched = paths_in(plan.files)
-        wider = exact_files.wider_modes(top, plan.modes)
-        narrowed = {path: mode for path, mode in wider.items() if path not in touched}
-        changed_modes = set(narrowed)
-        needed = exact_files.with_parents(plan.directories)
-        blocked = sorted(needed - paths_in(plan.files, "D"))
-        plan.obstacles += filter(self._is_no_directory, blocked)
+        wider_modes = exact_files.wider_modes(top, plan.modes)
+        narrowed_modes = {path: mode for path, mode in wider_modes.items() if path not in touched}
+        changed_paths = set(narrowed_modes)
+        directories = exact_files.add_parents(plan.directories)
+        blocked_paths = sorted(directories - paths_in(plan.files, "D"))
+        plan.obstacles += filter(self._is_no_directory, blocked_paths)
         existing = (path for path in dict.fromkeys(removable) if os.path.isdir(self._resolve(path)))
-        plan.removed = [path for path in existing if path not in needed]
+        plan.removed = [path for path in existing if path not in directories]
         recorded = {_as_bytes(name): mode for name, mode in dict(undone.get(_NARROWED, {})).items()}
         for path in sorted(recorded.keys() - touched - plan.modes.keys()):
             mode = plan.widened[path] = int(recorded[path]) & 0o777
-            absolute = self._resolve(path)
-            if os.path.lexists(absolute) and mode & ~os.lstat(absolute).st_mode:
-                changed_modes.add(path)
-        missing = exact_files.missing_directories(top, plan.directories)
-        plan.changes += [PathChange(ADD, path + b"/") for path in missing]
+            absolute_path = self._resolve(path)
+            if os.path.lexists(absolute_path) and mode & ~os.lstat(absolute_path).st_mode:
+                changed_paths.add(path)
+        missing_paths = exact_files.find_missing_directories(top, plan.directories)
+        plan.changes += [PathChange(ADD, path + b"/") for path in missing_paths]
         for path in plan.removed:
-            names = os.listdir(self._resolve(path))
-            if all(os.path.join(path, name) in plan.removed for name in names):
+            child_names = os.listdir(self._resolve(path))
+            if all(os.path.join(path, name) in plan.removed for name in child_names):
                 plan.changes.append(PathChange(DELETE, path + b"/"))
-        plan.changes += [PathChange(MODE, path) for path in changed_modes]
-        if to_make := exact_files.missing_directories(top, sorted(needed)):
-            plan.state[_MADE] = [as_text(path) for path in to_make]
-        if narrowed:
-            texts = ((as_text(path), mode) for path, mode in narrowed.items())
-            plan.state[_NARROWED] = {text: mode for text, mode in texts if isinstance(text, str)}
+        plan.changes += [PathChange(MODE, path) for path in changed_paths]
+        if directories_to_make := exact_files.find_missing_directories(top, sorted(directories)):
+            plan.state[_MADE] = [decode_if_utf8(path) for path in directories_to_make]
+        if narrowed_modes:
+            pairs = ((decode_if_utf8(path), mode) for path, mode in narrowed_modes.items())
+            plan.state[_NARROWED] = {text: mode for text, mode in pairs if isinstance(text, str)}
 
-    def _is_hollow(self, path: bytes) -> bool:
+    def _has_no_files(self, path: bytes) -> bool:
         # A captured directory that holds only directories, and is not a submodule's.
-        absolute = self._resolve(path)
-        is_directory = os.path.isdir(absolute) and not os.path.islink(absolute)
-        if not is_directory or any(names for _, _, names in os.walk(absolute)):
+        absolute_path = self._resolve(path)
+        is_directory = os.path.isdir(absolute_path) and not os.path.islink(absolute_path)
+        if not is_directory or any(names for _, _, names in os.walk(absolute_path)):
             return False
         return any(is_within(entry, [path]) for entry in self._current.directories)
 

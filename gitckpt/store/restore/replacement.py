@@ -1,4 +1,4 @@
-"""Let git replace the files of a worktree; if a filter fails, continue without it."""
+"""Let git replace the files of a worktree, without the filters that fail."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import stat
 import time
 from collections.abc import Collection, Mapping, Sequence
 
-from gitckpt.git.command import nul_ended
+from gitckpt.git.command import encode_paths
 from gitckpt.git.contents import attributes, exact_files, unfiltered
 from gitckpt.git.contents.unfiltered import FilesByPath
 from gitckpt.git.objects import diff
-from gitckpt.git.objects.diff import Difference, paths_in_tree
+from gitckpt.git.objects.diff import Difference, list_paths
 from gitckpt.git.objects.encoding import empty_tree
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import modules
-from gitckpt.git.worktree.administration import failing_filters, filters_off
+from gitckpt.git.worktree.administration import disable_filters, find_failing_filters
 from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
-from gitckpt.model.arguments import first_of
+from gitckpt.model.arguments import join_first
 from gitckpt.model.checkpoint import Omitted
 from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.store.restore import byte_exact
 from gitckpt.store.restore.plan import is_file, is_within, paths_in
 from gitckpt.store.snapshot import comparison, manifest
-from gitckpt.store.snapshot.capture import Captured
+from gitckpt.store.snapshot.capture import CaptureResult
 
 _LATER = 2.0  # seconds; git compares timestamps in whole seconds
 _ORDINARY = (stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR)
@@ -36,77 +36,79 @@ _NOT_UP_TO_DATE = re.compile(r"not uptodate|would be (?:overwritten|removed|lost
 
 
 def is_out_of_date(error: GitError) -> bool:
-    """Return whether git failed because a file differs from its index entry."""
+    """Return whether git failed because a file differs from the entry in the index."""
     return _NOT_UP_TO_DATE.search(error.stderr) is not None
 
 
-def list_files(index: PrivateIndex, captured: Captured) -> None:
-    """Add to `index` the captured files that it lacks."""
+def add_unlisted(index: PrivateIndex, captured: CaptureResult) -> None:
+    """Add the captured files that `index` lacks; raise `BusyError` if a file changed."""
     if not captured.unlisted:
         return
-    index.git(*_ADD, data=nul_ended(_remove_absent(index, captured.unlisted)))
+    index.git(*_ADD, data=encode_paths(_remove_absent(index, captured.unlisted)))
     tree = index.write_tree()
     if tree != captured.files:
-        differing = diff.differences(index.repository, captured.files, tree)
-        message = f"files changed while gitckpt read them: {first_of([*map(str, differing)])}"
+        differences = diff.diff_trees(index.repository, captured.files, tree)
+        message = f"files changed while gitckpt read them: {join_first([*map(str, differences)])}"
         raise BusyError(message, hint="run the command again")
 
 
 def _remove_absent(index: PrivateIndex, paths: Collection[bytes]) -> list[bytes]:
-    """Remove index entries of missing files; return the paths of existing files."""
+    """Remove the entries of missing files from `index`; return the existing files."""
     top = os.fsencode(index.repository.worktree or "")
-    files = [path for path in paths if is_file(top, path)]
-    index.update("--force-remove", sorted(set(paths).difference(files)))
-    return files
+    existing_paths = [path for path in paths if is_file(top, path)]
+    index.update("--force-remove", sorted(set(paths).difference(existing_paths)))
+    return existing_paths
 
 
 def list_special(
     repository: Repository, omitted: Collection[Omitted], tree: str, paths: Sequence[bytes]
 ) -> list[bytes]:
-    """Return the pipes, sockets and devices at paths where a tree has a file.
+    """Return the omitted pipes, sockets and devices at paths where `tree` has a file.
 
-    A capture takes the content of such a tracked path from the index.
+    A restore must not overwrite them; a capture takes the file of such a path from the index.
     """
-    top, special = os.fsencode(repository.worktree or ""), []
+    top, special_paths = os.fsencode(repository.worktree or ""), []
     for path in (modules.unquote(entry.path) for entry in omitted):
         with contextlib.suppress(OSError):
-            kind = stat.S_IFMT(os.lstat(os.path.join(top, path)).st_mode)
-            if kind not in _ORDINARY and is_within(path, paths):
-                special.append(path)
-    files = paths_in_tree(repository, tree, special)
-    return [path for path in special if any(is_within(file, [path]) for file in files)]
+            file_type = stat.S_IFMT(os.lstat(os.path.join(top, path)).st_mode)
+            if file_type not in _ORDINARY and is_within(path, paths):
+                special_paths.append(path)
+    tree_paths = list_paths(repository, tree, special_paths)
+    return [path for path in special_paths if any(is_within(file, [path]) for file in tree_paths)]
 
 
 def remove_entries(index: PrivateIndex, absent: Collection[bytes], tree: str) -> str:
-    """Remove the index entries of `absent`, so that git writes the missing files.
+    """Remove the index entries of the `absent` files, so that git writes these files.
 
-    `.gitattributes` entries that `tree` lacks stay until git removes them, as they affect other
-    files. Returns the tree of the files that exist.
+    Entries of `.gitattributes` files that `tree` lacks stay until git removes them, as they affect
+    other files. Returns the tree of the files that exist.
     """
-    rules = [path for path in absent if os.path.basename(path) == attributes.FILE]
-    postponed = set(rules) - paths_in_tree(index.repository, tree, rules)
-    index.update("--force-remove", sorted(set(absent) - postponed))
-    if not postponed:
+    rule_paths = [path for path in absent if os.path.basename(path) == attributes.FILE]
+    postponed_paths = set(rule_paths) - list_paths(index.repository, tree, rule_paths)
+    index.update("--force-remove", sorted(set(absent) - postponed_paths))
+    if not postponed_paths:
         return index.write_tree()
-    with PrivateIndex(index.repository) as scratch:
-        scratch.copy_from(index.path)
-        scratch.update("--force-remove", sorted(postponed))
-        return scratch.write_tree()
+    with PrivateIndex(index.repository) as scratch_index:
+        scratch_index.copy_from(index.path)
+        scratch_index.update("--force-remove", sorted(postponed_paths))
+        return scratch_index.write_tree()
 
 
 def delete_unconvertible(index: PrivateIndex, files: Mapping[bytes, str]) -> None:
-    """Delete files that git cannot convert and therefore would not replace.
+    """Delete files that git does not replace because it cannot convert them.
 
-    The safety checkpoint holds these files. `files` maps paths to the oids of the exact bytes.
+    The safety checkpoint has captured them. `files` maps each path to the oid of the file's bytes.
     """
     if not files:
         return
     repository = index.repository
-    if differing := exact_files.differing_paths(repository, files):
-        raise byte_exact.changed_error(first_of([os.fsdecode(path) for path in differing]))
+    if changed_paths := exact_files.find_differing_paths(repository, files):
+        raise byte_exact.file_changed_error(
+            join_first([os.fsdecode(path) for path in changed_paths])
+        )
     for path in files:
-        parent = exact_files.open_parent(repository, path)
-        with contextlib.suppress(FileNotFoundError), parent as (fd, name):
+        parent_directory = exact_files.open_parent(repository, path)
+        with contextlib.suppress(FileNotFoundError), parent_directory as (fd, name):
             os.unlink(name, dir_fd=fd)
     index.update("--force-remove", sorted(files))
 
@@ -114,46 +116,46 @@ def delete_unconvertible(index: PrivateIndex, files: Mapping[bytes, str]) -> Non
 def replace_files(
     index: PrivateIndex, files: Sequence[Difference], old_tree: str, expected: str
 ) -> list[bytes]:
-    """Let git replace files; git checks all of them before it writes the first.
+    """Let git replace the current files (tree `old_tree`) by files of tree `expected`.
 
-    Returns the files that stay unfiltered because a filter fails. `index` and `old_tree` describe
-    the current files. Raises `GitError` if git refuses (`is_out_of_date`) or cannot write, and
-    `BusyError` if a file has changed.
+    Returns the files that stay unfiltered because a filter fails. Raises `GitError` if git finds a
+    file that differs from `index` (see `is_out_of_date`) or cannot write. Raises `BusyError` if a
+    file changed meanwhile.
     """
-    words = (*PARALLEL, "read-tree", "-m", "-u", "--no-sparse-checkout", expected)
+    command = (*PARALLEL, "read-tree", "-m", "-u", "--no-sparse-checkout", expected)
 
     def attempt(options: list[str]) -> None:
         try:
-            index.git(*options, *words)
+            index.git(*options, *command)
         except GitError as error:
             if not is_out_of_date(error):
                 raise
             index.refresh()  # a file with a new timestamp may have the same content
-            index.git(*options, *words)
+            index.git(*options, *command)
 
-    to_write = {change.path: change.new for change in files if change.status != "D"}
-    paths = [change.path for change in files]
-    relist = functools.partial(_list_current, index, paths, old_tree, expected)
-    filtered, still_failing = unfiltered.write(index.repository, lambda: to_write, attempt, relist)
+    new_oids = {change.path: change.new for change in files if change.status != "D"}
+    changed_paths = [change.path for change in files]
+    relist = functools.partial(_relist_files, index, changed_paths, old_tree, expected)
+    filtered, failing_files = unfiltered.write(index.repository, lambda: new_oids, attempt, relist)
     if filtered:
-        unfiltered.update_index(index, filtered, still_failing)
-    return sorted(still_failing)
+        unfiltered.update_index(index, filtered, failing_files)
+    return sorted(failing_files)
 
 
 def find_unfiltered(
     repository: Repository, tree: str, touched: Collection[bytes], paths: Sequence[bytes]
 ) -> FilesByPath:
-    """Return the files in `paths` that equal `tree`, but that no filter converted yet."""
-    recorded = unfiltered.load_record(repository)
-    if not recorded:
+    """Return files in `paths` that are as in `tree`, but whose filter failed before."""
+    recorded_files = unfiltered.load_record(repository)
+    if not recorded_files:
         return {}
-    entries = diff.differences(repository, empty_tree(repository.object_format), tree, paths)
+    entries = diff.diff_trees(repository, empty_tree(repository.object_format), tree, paths)
     files = {entry.path: entry.new for entry in entries if entry.path not in touched}
-    return {path: state for path, state in recorded.items() if files.get(path) == state[0]}
+    return {path: state for path, state in recorded_files.items() if files.get(path) == state[0]}
 
 
-def filter_pending(repository: Repository, pending: FilesByPath) -> list[bytes]:
-    """Run the filters of the `pending` files; return the files whose filter fails."""
+def run_pending_filters(repository: Repository, pending: FilesByPath) -> list[bytes]:
+    """Run filters that failed in an earlier restore; return files that fail again."""
     try:
         return unfiltered.complete_and_stage(repository, pending) if pending else []
     except GitError as error:
@@ -161,35 +163,35 @@ def filter_pending(repository: Repository, pending: FilesByPath) -> list[bytes]:
         raise WorktreeError(message, hint="run the command again") from None
 
 
-def _list_current(
+def _relist_files(
     index: PrivateIndex, paths: Collection[bytes], old_tree: str, expected: str
 ) -> None:
     repository = index.repository
-    _add(index, _remove_absent(index, paths), expected)
+    _add_entries(index, _remove_absent(index, paths), expected)
     tree = index.write_tree()
-    new_paths = paths_in(diff.differences(repository, old_tree, tree), "AMT")
-    differing = diff.differences(repository, expected, tree)
-    missed = [change for change in differing if change.path in new_paths]
-    if changed := comparison.unexpected(repository, missed, None, {}):
-        message = f"files changed while git replaced them: {first_of(changed)}"
+    new_paths = paths_in(diff.diff_trees(repository, old_tree, tree), "AMT")
+    differences = diff.diff_trees(repository, expected, tree)
+    missed_changes = [change for change in differences if change.path in new_paths]
+    if changed_files := comparison.describe_unexpected(repository, missed_changes, None, {}):
+        message = f"files changed while git replaced them: {join_first(changed_files)}"
         raise BusyError(message, hint="restore the previous state: git ckpt undo")
     # git rereads a file that is as new as the index, and would see an unfiltered one as changed.
-    later = time.time() + _LATER
-    os.utime(index.path, (later, later))
+    later_time = time.time() + _LATER
+    os.utime(index.path, (later_time, later_time))
 
 
-def _add(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> None:
+def _add_entries(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> None:
     # If a filter fails, only files with the stored bytes are added; other entries stay.
     try:
-        index.git(*_ADD, data=nul_ended(paths))
+        index.git(*_ADD, data=encode_paths(paths))
         return
     except GitError as error:
-        failing = failing_filters(index.repository, error)
-        if not failing:
+        failing_filter_names = find_failing_filters(index.repository, error)
+        if not failing_filter_names:
             raise
-    to_write = manifest.regular_files(index.repository, expected)
-    oids = {path: to_write.get(path, "") for path in paths}
-    behind = unfiltered.select_filtered(index.repository, oids, failing)
-    data = nul_ended(path for path in paths if path not in behind)
-    index.git(*filters_off(failing), *_ADD, data=data)
-    unfiltered.add_unfiltered(index, unfiltered.select_unfiltered(index.repository, behind))
+    oids_by_path = manifest.regular_files(index.repository, expected)
+    oids = {path: oids_by_path.get(path, "") for path in paths}
+    filtered_paths = unfiltered.select_filtered(index.repository, oids, failing_filter_names)
+    data = encode_paths(path for path in paths if path not in filtered_paths)
+    index.git(*disable_filters(failing_filter_names), *_ADD, data=data)
+    unfiltered.add_unfiltered(index, unfiltered.select_unfiltered(index.repository, filtered_paths))

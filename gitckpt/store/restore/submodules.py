@@ -1,6 +1,6 @@
-"""Restore the submodules of a checkpoint; on undo, remove newly checked-out ones.
+"""Restore a checkpoint's submodules; on undo, remove newly checked-out submodules.
 
-HEAD of a submodule moves; the safety checkpoint of the superproject keeps its old commit alive.
+HEAD of a submodule moves. The checkpoint before the restore protects the old commit from `git gc`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gitckpt.git.files import mounts
-from gitckpt.git.objects.diff import leaves
+from gitckpt.git.objects.diff import list_leaves
 from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration, modules
 from gitckpt.model import ids
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.checkpoint import SAFETY, Checkpoint, Submodule
-from gitckpt.model.document import message_of
+from gitckpt.model.document import shorten_message
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.model.values import dataclass
 from gitckpt.store import submodules
@@ -36,24 +36,24 @@ _KEY = "submodules"
 
 
 class _NotRemovable(CkptError):
-    """A submodule has files that are in no checkpoint, or changed since its capture."""
+    """A submodule has files that are in no checkpoint or changed after their capture."""
 
 
 def _read_state(store: Checkpoints, repository: Repository, top: str) -> dict[str, Any]:
-    """Return a submodule's HEAD and its number of missing directories before checkout."""
-    missing = 0
+    """Return a submodule's HEAD, and how many directories of `top` are missing."""
+    missing_count = 0
     while not os.path.lexists(top):
-        top, missing = os.path.dirname(top), missing + 1
+        top, missing_count = os.path.dirname(top), missing_count + 1
     with store.seen_from(repository, "plumbing") as submodule_store:
-        head, branch = submodule_store.objects.head()
-    return {"head": head, "branch": branch or "", "missing": missing}
+        head_commit, branch = submodule_store.objects.head()
+    return {"head": head_commit, "branch": branch or "", "missing": missing_count}
 
 
 class SubmoduleRemoval:
-    """Remove the submodules that a restore checked out when it is undone.
+    """Remove the submodules that a restore has checked out, when `undo` reverses it.
 
-    Their repositories stay. `undone` is the state of the safety checkpoint that `undo` restores;
-    empty for a restore.
+    The repositories of the submodules stay. `undone` is the state of the safety checkpoint that
+    `undo` restores. It is empty in a restore.
     """
 
     def __init__(
@@ -61,27 +61,27 @@ class SubmoduleRemoval:
     ) -> None:
         self._store, self._limits = store, limits
         self.remarks: list[str] = []
-        recorded = undone.get(_KEY)
-        states = recorded.items() if isinstance(recorded, dict) else ()
-        by_path = {modules.unquote(str(text)): state for text, state in states}
-        paths = sorted(by_path.keys() - stay)
-        self._states = {path: by_path[path] for path in paths if isinstance(by_path[path], dict)}
+        recorded_states = undone.get(_KEY)
+        recorded_items = recorded_states.items() if isinstance(recorded_states, dict) else ()
+        state_of = {modules.unquote(str(text)): state for text, state in recorded_items}
+        paths = sorted(state_of.keys() - stay)
+        self._states = {path: state_of[path] for path in paths if isinstance(state_of[path], dict)}
 
     def plan(self) -> list[PathChange]:
-        """Return a change for each submodule to remove."""
+        """List a change for each submodule that `apply` will remove."""
         changes = []
         for path in self._states:
-            if submodule := modules.seen_from(self._store.repository, path):
+            if submodule := modules.open_checkout(self._store.repository, path):
                 submodule.close()
                 changes.append(PathChange(DELETE, path))
         return changes
 
     def apply(self, safety: Checkpoint) -> None:
-        """Remove submodules that `safety` has captured; add a remark for each that stays."""
-        captured = safety.worktree.submodules if safety.worktree else ()
-        checkpoints = {modules.unquote(entry.path): entry.checkpoint for entry in captured}
+        """Remove submodules that `safety` has captured; add remarks on other submodules."""
+        captures = safety.worktree.submodules if safety.worktree else ()
+        checkpoints = {modules.unquote(entry.path): entry.checkpoint for entry in captures}
         for path, state in self._states.items():
-            submodule = modules.seen_from(self._store.repository, path)
+            submodule = modules.open_checkout(self._store.repository, path)
             if submodule is None:
                 continue
             try:
@@ -89,8 +89,8 @@ class SubmoduleRemoval:
                     raise _NotRemovable("no checkpoint has captured the submodule")
                 self._remove(submodule, checkpoints[path], state)
             except (CkptError, OSError) as error:
-                why = error.message if isinstance(error, CkptError) else error.strerror
-                self.remarks.append(f"the submodule {decode_path(path)} was not removed: {why}")
+                reason = error.message if isinstance(error, CkptError) else error.strerror
+                self.remarks.append(f"the submodule {decode_path(path)} was not removed: {reason}")
 
     def _remove(self, submodule: Repository, checkpoint: str, state: Mapping[str, Any]) -> None:
         top = submodule.worktree or ""
@@ -98,9 +98,9 @@ class SubmoduleRemoval:
             raise _NotRemovable(mount)
         with self._store.seen_from(submodule, "plumbing") as submodule_store:
             files = self._list_files(submodule_store, submodule_store.read_own(checkpoint))
-            walk = os.walk(os.fsencode(top))
-            below = [os.path.join(parent, name) for parent, names, _ in walk for name in names]
-            directories = [path for path in below if not os.path.islink(path)]
+            levels = os.walk(os.fsencode(top))
+            entries = [os.path.join(parent, name) for parent, names, _ in levels for name in names]
+            directories = [path for path in entries if not os.path.islink(path)]
             _point_head(submodule_store, str(state.get("head", "")), str(state.get("branch", "")))
         # `.git` files go last, nested ones first: after a kill, they tell which submodule is left.
         files.sort(key=lambda file: (os.path.basename(file) == b".git", -len(file)))
@@ -108,40 +108,40 @@ class SubmoduleRemoval:
             os.unlink(file)
         for directory in sorted(directories, key=len, reverse=True):
             os.rmdir(directory)
-        missing = state.get("missing", 0)
-        for _ in range(missing if isinstance(missing, int) else 0):
+        missing_count = state.get("missing", 0)
+        for _ in range(missing_count if isinstance(missing_count, int) else 0):
             os.rmdir(top)
             top = os.path.dirname(top)
 
     def _list_files(self, submodule_store: Checkpoints, checkpoint: Checkpoint) -> list[bytes]:
-        """Return all files as absolute paths; raise `_NotRemovable` if one would be lost."""
+        """List a submodule's files; raise `_NotRemovable` if one is in no checkpoint."""
         repository, captured = submodule_store.repository, checkpoint.worktree
         top = os.fsencode(repository.worktree or "")
         if not os.path.isfile(os.path.join(top, b".git")):
             raise _NotRemovable("the directory contains its own repository")
         if captured is None or captured.degraded or captured.omitted or captured.converted:
             raise _NotRemovable("the checkpoint of the submodule is incomplete")
-        current = submodule_store.capture(self._limits)
-        state = submodule_store.objects.head()[0], current.tree, current.dirty
-        if state != (checkpoint.git_sha, captured.tree, captured.dirty):
+        new_capture = submodule_store.capture(self._limits)
+        current_state = submodule_store.objects.head()[0], new_capture.tree, new_capture.dirty
+        if current_state != (checkpoint.git_sha, captured.tree, captured.dirty):
             raise _NotRemovable("the submodule changed meanwhile")
-        tree = leaves(repository, manifest.files_of(repository, checkpoint))
-        captured_paths = {path for path, mode, _ in tree if mode != GITLINK} | {b".git"}
+        tree_entries = list_leaves(repository, manifest.files_of(repository, checkpoint))
+        captured_paths = {path for path, mode, _ in tree_entries if mode != GITLINK} | {b".git"}
         files: list[bytes] = []
-        nested: set[bytes] = set()
+        nested_tops: set[bytes] = set()
         for submodule in captured.submodules:
             path = modules.unquote(submodule.path)
-            nested_repository = modules.seen_from(repository, path)
+            nested_repository = modules.open_checkout(repository, path)
             if nested_repository is None:
                 raise _NotRemovable("the submodule changed meanwhile")
             with submodule_store.seen_from(nested_repository, "plumbing") as nested_store:
                 files += self._list_files(nested_store, nested_store.read(submodule.checkpoint))
-            nested.add(os.path.join(top, path))
-        for parent, directories, names in os.walk(top):
-            full = {name: os.path.join(parent, name) for name in [*names, *directories]}
-            directories[:] = [name for name in directories if full[name] not in nested]
-            links = [name for name in directories if os.path.islink(full[name])]
-            for file in [full[name] for name in [*names, *links]]:
+            nested_tops.add(os.path.join(top, path))
+        for parent, directories, file_names in os.walk(top):
+            full_paths = {name: os.path.join(parent, name) for name in [*file_names, *directories]}
+            directories[:] = [name for name in directories if full_paths[name] not in nested_tops]
+            link_names = [name for name in directories if os.path.islink(full_paths[name])]
+            for file in [full_paths[name] for name in [*file_names, *link_names]]:
                 path = os.path.relpath(file, top)
                 if path not in captured_paths:
                     raise _NotRemovable(f"its file {decode_path(path)} is in no checkpoint")
@@ -155,7 +155,7 @@ def _point_head(submodule_store: Checkpoints, head: str, branch: str) -> None:
     repository = submodule_store.repository
     if not head or (commit, current or "") == (head, branch) or not _has_commit(repository, head):
         return
-    if branch and repository.tip_of(branch) == head:
+    if branch and repository.read_tip(branch) == head:
         repository.point_head(BRANCHES + branch, f"checkout: moving to {branch}")
     else:
         repository.point_head(head, f"checkout: moving to {head}")
@@ -168,32 +168,32 @@ def _has_commit(repository: Repository, commit: str) -> bool:
 _INSIDE = "after cd "  # begins advice for commands inside of a submodule
 
 
-class _Incomplete(WorktreeError):
-    """Submodules failed; `is_changed` tells whether the restore changed other files."""
+class _SubmodulesFailed(WorktreeError):
+    """Some submodules were not restored; `is_changed` tells whether other files were."""
 
     def __init__(self, failures: Sequence[str], advice: str, *, is_changed: bool) -> None:
-        then = "then, in this directory," if advice.startswith(_INSIDE) else "then"
-        hint = f"{advice}; {then} run the command again" if advice else ""
+        next_words = "then, in this directory," if advice.startswith(_INSIDE) else "then"
+        hint = f"{advice}; {next_words} run the command again" if advice else ""
         if is_changed:
             hint += f"{', or' if hint else 'to'} undo the restore: git ckpt undo"
-        success = "all else was restored" if is_changed else "all else equals the checkpoint"
-        message = f"{success}, but these submodules failed: {'; '.join(failures)}"
+        result_words = "all else was restored" if is_changed else "all else equals the checkpoint"
+        message = f"{result_words}, but these submodules failed: {'; '.join(failures)}"
         super().__init__(message, hint=hint or None)
         self.advice = advice
 
 
 class _Unavailable(CkptError):
-    """A submodule cannot be opened; run the hint's commands in the superproject."""
+    """A submodule cannot be opened; the hint has commands to run in the superproject."""
 
 
 def advice_of(error: CkptError) -> str | None:
-    """Return the advice of an error about submodules only; None for other errors."""
-    return error.advice if isinstance(error, _Incomplete) else None
+    """Return the advice of an error if only submodules failed; None for other errors."""
+    return error.advice if isinstance(error, _SubmodulesFailed) else None
 
 
 @dataclass(frozen=True, slots=True)
 class SubmoduleRestoreResult:
-    """What the restore of one submodule changed, or would change in a dry run."""
+    """The changes that a restore makes in one submodule, or plans in a dry run."""
 
     changes: Sequence[PathChange]
     remarks: Sequence[str]
@@ -227,44 +227,44 @@ class Submodules:
 
     @property
     def state(self) -> dict[str, Any]:
-        """Return the state that `undo` needs in the safety checkpoint; call `plan` first."""
+        """Return the state that lets `undo` remove submodules; `plan` computes it."""
         return {_KEY: self._states} if self._states else {}
 
     def plan(self) -> bool:
-        """Add the planned changes to `changes`; return whether any submodule needs one."""
-        are_due = [self._attempt(path, dry_run=True) for path in self._by_path]
-        return any(are_due)
+        """Add planned changes to `changes`; return whether any submodule must change."""
+        needs_change = [self._try_to_restore(path, dry_run=True) for path in self._by_path]
+        return any(needs_change)
 
     def apply(self) -> None:
-        """Restore all submodules; a failure is added to `failures` and stops no other one."""
+        """Restore all submodules; after a failure, add it to `failures` and continue."""
         self.changes, self.remarks, self.failures = [], [], []
         for path in self._by_path:
-            self._attempt(path, dry_run=False)
+            self._try_to_restore(path, dry_run=False)
 
-    def _attempt(self, path: bytes, *, dry_run: bool) -> bool:
+    def _try_to_restore(self, path: bytes, *, dry_run: bool) -> bool:
         try:
             return self._restore_submodule(path, self._by_path[path], dry_run=dry_run)
         except _Unavailable as error:
-            self._fail(path, error.message, error.hint)
+            self._add_failure(path, error.message, error.hint)
         except CkptError as error:
             if dry_run:
-                raise error.but(hint=_from_outside(path, error.hint) or None) from None
-            advice = error.advice if isinstance(error, _Incomplete) else error.hint
-            self._fail(path, error.message, _from_outside(path, advice))
+                raise error.but(hint=_prefix_cd(path, error.hint) or None) from None
+            advice = error.advice if isinstance(error, _SubmodulesFailed) else error.hint
+            self._add_failure(path, error.message, _prefix_cd(path, advice))
         return False
 
     def require_all(self, *, is_changed: bool = True) -> None:
-        """Raise an error if `failures` has entries; `is_changed` as in `_Incomplete`."""
+        """Raise an error if a submodule failed; `is_changed` tells if other files changed."""
         if self.failures:
-            raise _Incomplete(self.failures, self.advice, is_changed=is_changed)
+            raise _SubmodulesFailed(self.failures, self.advice, is_changed=is_changed)
 
-    def _fail(self, path: bytes, reason: str, advice: str | None) -> None:
+    def _add_failure(self, path: bytes, reason: str, advice: str | None) -> None:
         if not self.failures:
             self.advice = advice or ""
         self.failures.append(f"{decode_path(path)}: {reason}")
 
     def _restore_submodule(self, path: bytes, submodule: Submodule, *, dry_run: bool) -> bool:
-        repository = modules.seen_from(self._repository, path)
+        repository = modules.open_checkout(self._repository, path)
         is_present = repository is not None
         if repository is None:
             repository = self._check_out(path, submodule, dry_run=dry_run)
@@ -275,14 +275,14 @@ class Submodules:
                 if not self._fetch(path, submodule, repository, dry_run=dry_run):
                     return True
                 if not dry_run:
-                    old_path = modules.checked_out_at(self._repository, repository)
-                    is_lost = old_path is None and modules.is_lost(repository)
-                    if is_lost or old_path not in (None, path, *self.paths):  # moved since
+                    old_path = modules.find_checkout(self._repository, repository)
+                    is_checkout_lost = old_path is None and modules.has_lost_worktree(repository)
+                    if is_checkout_lost or old_path not in (None, path, *self.paths):  # moved since
                         top = os.path.join(self._repository.worktree or "", os.fsdecode(path))
                         modules.set_worktree(repository, top)
             elif submodule_store.objects.head()[0] != submodule.git_sha:
                 # No checkpoint of the superproject keeps this HEAD's commit alive.
-                message = message_of(f"before the submodule {decode_path(path)} was restored")
+                message = shorten_message(f"before the submodule {decode_path(path)} was restored")
                 state = {"path": decode_path(path)}
                 submodule_store.record(
                     ref_names.SAFETY_COMPLETE, state, trigger=SAFETY, message=message
@@ -294,47 +294,47 @@ class Submodules:
         self.changes += [PathChange(change.kind, prefix + change.path) for change in result.changes]
         self.remarks += [f"in the submodule {name}: {remark}" for remark in result.remarks]
         if result.failures:
-            self._fail(path, "; ".join(result.failures), _from_outside(path, result.advice))
+            self._add_failure(path, "; ".join(result.failures), _prefix_cd(path, result.advice))
         return result.is_due or is_moved
 
     def _fetch(
         self, path: bytes, submodule: Submodule, repository: Repository, *, dry_run: bool
     ) -> bool:
-        """Fetch a submodule's missing checkpoint; a dry run returns False instead."""
+        """Fetch a submodule's checkpoint if it is missing; return False in a dry run."""
         ref = ref_names.CHECKPOINTS + submodule.checkpoint
         if modules.has_ref(repository, ref):
             return True
-        source = modules.find_with_ref(self._repository, path, ref)
-        source = source or modules.find_nested(self._repository, ref)
-        if source is None:
-            raise _lacks_checkpoint(path, submodule.checkpoint)
-        with contextlib.closing(source):
+        source_repository = modules.find_with_ref(self._repository, path, ref)
+        source_repository = source_repository or modules.find_nested(self._repository, ref)
+        if source_repository is None:
+            raise _no_checkpoint_error(path, submodule.checkpoint)
+        with contextlib.closing(source_repository):
             if not modules.is_copy(self._repository, repository, submodule.git_sha):
-                raise _Unavailable("another repository is at this path", hint=_move_away(path))
+                raise _Unavailable("another repository is at this path", hint=_advise_moving(path))
             if dry_run:
                 self.changes.append(PathChange(CHANGE, path))
                 return False
-            submodules.copy_all_checkpoints(self._store, source, repository)
+            submodules.copy_all_checkpoints(self._store, source_repository, repository)
         return True
 
     def _check_out(self, path: bytes, submodule: Submodule, *, dry_run: bool) -> Repository | None:
-        """Attach a submodule without files, or move it back; return None in a dry run."""
+        """Check out a submodule at `path`, or move it there; return None in a dry run."""
         repository, top = self._repository, modules.checkout_path(self._repository, path)
         if top is None or (os.path.lexists(top) and (not os.path.isdir(top) or os.listdir(top))):
-            raise _Unavailable("other files are at this path", hint=_move_away(path))
+            raise _Unavailable("other files are at this path", hint=_advise_moving(path))
         command, ref = submodules.init_command(path), ref_names.CHECKPOINTS + submodule.checkpoint
         source = modules.find_with_ref(repository, path, ref)
         if source is None:
-            neighbor = modules.find_nested(repository, ref)
-            if neighbor is None:
-                raise _lacks_checkpoint(path, submodule.checkpoint, f"{command}; ")
-            neighbor.close()
-            reason = f"its repository {neighbor.git_dir} belongs to another worktree"
+            nested_source = modules.find_nested(repository, ref)
+            if nested_source is None:
+                raise _no_checkpoint_error(path, submodule.checkpoint, f"{command}; ")
+            nested_source.close()
+            reason = f"its repository {nested_source.git_dir} belongs to another worktree"
             raise _Unavailable(reason, hint=f"make one for this worktree: {command}")
         if not self._is_submodule(path):
             raise _Unavailable("the files of the checkpoint have no submodule at this path")
         with contextlib.closing(source):
-            old_path = modules.checked_out_at(repository, source)
+            old_path = modules.find_checkout(repository, source)
             checked_out = None
             if old_path is not None:
                 self._require_movable(path, old_path)
@@ -352,14 +352,14 @@ class Submodules:
         return checked_out
 
     def _require_movable(self, path: bytes, old: bytes) -> None:
-        """Raise an error unless the restore may move a submodule from `old` to `path`."""
+        """Raise an error if the restore must not move a submodule from `old` to `path`."""
         if is_within(old, self._paths) and not (old in self.paths or self._is_submodule(old)):
             return
-        advice, reason = _move_away(old), f"its repository is checked out at {decode_path(old)}"
+        advice, reason = _advise_moving(old), f"its repository is checked out at {decode_path(old)}"
         if self._paths:
-            words = [shell_word(decode_path(name)) for name in (path, old)]
-            short = self._checkpoint.id[: ids.SHORT]
-            advice = f"restore both: git ckpt restore {short} -- {' '.join(words)}"
+            quoted_paths = [shell_word(decode_path(name)) for name in (path, old)]
+            short_id = self._checkpoint.id[: ids.SHORT]
+            advice = f"restore both: git ckpt restore {short_id} -- {' '.join(quoted_paths)}"
         raise _Unavailable(reason, hint=advice)
 
     def _is_submodule(self, path: bytes) -> bool:
@@ -370,27 +370,27 @@ class Submodules:
     def _move_head(
         self, submodule_store: Checkpoints, path: bytes, checkpoint: Checkpoint, *, dry_run: bool
     ) -> bool:
-        """Move HEAD to the captured commit; return whether it was elsewhere."""
+        """Move a submodule's HEAD to the captured commit; return False if it is there."""
         head, commit = submodule_store.objects.head()[0], checkpoint.git_sha
         if head == commit or not commit:
             return False
         if not _has_commit(submodule_store.repository, commit):
             message = f"commit {commit} of checkpoint {checkpoint.id} is missing in the submodule"
             raise WorktreeError(message, hint=manifest.VERIFY)
-        branch = checkpoint.branch if _is_branch_free(submodule_store, checkpoint) else None
-        old, state = head or "an unborn branch", f"on {branch}" if branch else "detached"
-        move = f"from {old[:10] if head else old} to {commit[:10]}, {state}"
-        self.remarks.append(f"HEAD of the submodule {decode_path(path)} moves {move}")
+        branch = checkpoint.branch if _may_check_out_branch(submodule_store, checkpoint) else None
+        old_head, head_state = head or "an unborn branch", f"on {branch}" if branch else "detached"
+        movement = f"from {old_head[:10] if head else old_head} to {commit[:10]}, {head_state}"
+        self.remarks.append(f"HEAD of the submodule {decode_path(path)} moves {movement}")
         if not dry_run:
-            message = f"checkout: moving from {old} to {branch or commit}"
+            message = f"checkout: moving from {old_head} to {branch or commit}"
             submodule_store.repository.point_head(BRANCHES + branch if branch else commit, message)
         return True
 
 
-def _is_branch_free(submodule_store: Checkpoints, checkpoint: Checkpoint) -> bool:
-    """Return whether the captured branch is at its commit, and no worktree uses it."""
+def _may_check_out_branch(submodule_store: Checkpoints, checkpoint: Checkpoint) -> bool:
+    """Return whether the branch is still at the checkpoint's commit, and is unused."""
     branch = checkpoint.branch
-    if branch is None or submodule_store.repository.tip_of(branch) != checkpoint.git_sha:
+    if branch is None or submodule_store.repository.read_tip(branch) != checkpoint.git_sha:
         return False
     return not any(
         administration.read_line(os.path.join(git_dir, "HEAD")) == f"ref: {BRANCHES}{branch}"
@@ -398,14 +398,14 @@ def _is_branch_free(submodule_store: Checkpoints, checkpoint: Checkpoint) -> boo
     )
 
 
-def _lacks_checkpoint(path: bytes, checkpoint: str, first: str = "") -> _Unavailable:
+def _no_checkpoint_error(path: bytes, checkpoint: str, first: str = "") -> _Unavailable:
     reason = f"no repository of the submodule has the checkpoint {checkpoint}"
     return _Unavailable(reason, hint=first + submodules.fetch_hint(path, checkpoint))
 
 
-def _from_outside(path: bytes, advice: str | None) -> str:
+def _prefix_cd(path: bytes, advice: str | None) -> str:
     return f"{_INSIDE}{shell_word(decode_path(path))}: {advice}" if advice else ""
 
 
-def _move_away(path: bytes) -> str:
+def _advise_moving(path: bytes) -> str:
     return f"move away: {shell_word(decode_path(path))}"

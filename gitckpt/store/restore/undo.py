@@ -1,7 +1,7 @@
 """Store which checkpoints the next `undo` and `redo` of a worktree restore.
 
-A file in the worktree's git directory lists safety checkpoints, and the oids of their documents, as
-a fetch can replace documents. If the file is lost, `undo` uses all safety checkpoints.
+A restore first records a safety checkpoint. A file in the worktree's git directory lists them, with
+the oids of their documents, which a fetch can replace. If it is lost, `undo` uses all of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.snapshot.manifest import Contents
 
 RESTORE, UNDO, REDO = "restore", "undo", "redo"
-_KEYS = ("undo", "redo", "here", "open", "oids")  # of the document, in the order of `Stack`
+_KEYS = ("undo", "redo", "here", "open", "oids")  # of the document, in the order of `UndoStack`
 _GONE = "removed, expired, or replaced by a fetch"
 _LONG = 100  # steps; from longer lists, steps without a checkpoint are dropped
 _PATIENCE = 10.0  # seconds; other processes that change the stack take milliseconds
@@ -40,15 +40,15 @@ _PATIENCE = 10.0  # seconds; other processes that change the stack take millisec
 
 @dataclass(frozen=True, slots=True)
 class UndoStep:
-    """A possible `undo` or `redo` in a worktree."""
+    """An `undo` or `redo` that is possible in a worktree."""
 
     kind: str  # "undo" or "redo"
     checkpoint: CheckpointInfo  # the checkpoint that the step restores
 
 
 @dataclass(slots=True)
-class Stack:
-    """The possible undo and redo steps in a worktree; the next one is last in a list."""
+class UndoStack:
+    """The possible steps (undo, redo) in a worktree; each list ends in the next step."""
 
     undo: list[str]  # ids of the checkpoints to restore
     redo: list[str]
@@ -57,113 +57,114 @@ class Stack:
     open: str | None = None  # the safety checkpoint of the interrupted step
     oids: dict[str, str] = field(default_factory=dict)  # of the documents, by id
 
-    def side(self, kind: str) -> list[str]:
-        """Return the list for a kind of step, "undo" or "redo"."""
+    def list_ids(self, kind: str) -> list[str]:
         return self.redo if kind == REDO else self.undo
 
 
-def read(store: Checkpoints) -> Stack:
-    """Read the steps of the worktree, including those whose checkpoints are gone."""
-    if (stack := _read(store.repository)) is not None:
+def read_stack(store: Checkpoints) -> UndoStack:
+    """Read the possible steps of the worktree, even if their checkpoints are removed."""
+    if (stack := _load_stack(store.repository)) is not None:
         return stack
     worktree = local_checkpoints.worktree_name(store.repository)
-    created = local_checkpoints.creation_time(store.repository)
-    safeties = [entry for entry in store.list() if entry.trigger == SAFETY]
-    local = LocalCheckpoints.read(store.repository, [entry.id for entry in safeties])
+    creation_time = local_checkpoints.creation_time(store.repository)
+    safety_entries = [entry for entry in store.list() if entry.trigger == SAFETY]
+    local_ids = LocalCheckpoints.read(store.repository, [entry.id for entry in safety_entries])
     oids = {}
-    for entry in filter(local.is_ours, reversed(safeties)):
+    for entry in filter(local_ids.is_ours, reversed(safety_entries)):
         state = store.read(entry.id).state
-        if (state.get("worktree"), state.get("made", created)) == (worktree, created):
+        if (state.get("worktree"), state.get("made", creation_time)) == (worktree, creation_time):
             oids[entry.id] = entry.oid
-    return Stack(list(oids), [], oids=oids)
+    return UndoStack(list(oids), [], oids=oids)
 
 
-def next_step(store: Checkpoints, stack: Stack, kind: str) -> tuple[str | None, Sequence[str]]:
-    """Return the checkpoint to restore, or None; and skipped ones, as they are gone."""
-    missing: list[str] = []
-    for name in reversed(stack.side(kind)):
-        if _exists(store, stack, name):
-            return name, missing
-        missing.append(name)
-    return None, missing
+def next_step(store: Checkpoints, stack: UndoStack, kind: str) -> tuple[str | None, Sequence[str]]:
+    """Return the checkpoint to restore (or None), and removed ones that come before."""
+    missing_ids: list[str] = []
+    for checkpoint_id in reversed(stack.list_ids(kind)):
+        if _exists(store, stack, checkpoint_id):
+            return checkpoint_id, missing_ids
+        missing_ids.append(checkpoint_id)
+    return None, missing_ids
 
 
-def no_step_error(stack: Stack, kind: str, missing: Sequence[str]) -> NotFoundError:
-    """Return the error if `next_step` finds no checkpoint; see there for `missing`."""
-    message = "nothing was restored in this worktree"
+def no_step_error(stack: UndoStack, kind: str, missing: Sequence[str]) -> NotFoundError:
+    """Return the error that no step is possible; `missing` lists removed checkpoints."""
+    problem = "nothing was restored in this worktree"
     hint = "see other checkpoints: git ckpt list"
     if missing:
-        message = f"the checkpoints that {kind} would restore are gone: {_GONE}"
+        problem = f"the checkpoints that {kind} would restore are gone: {_GONE}"
     elif kind == REDO:
-        message, hint = "no undo follows the newest restore", "see the steps: git ckpt undo --list"
+        problem, hint = "no undo follows the newest restore", "see the steps: git ckpt undo --list"
     elif stack.redo:
-        message, hint = "no earlier restore is left to undo", "redo the newest undo: git ckpt redo"
-    return NotFoundError(message, hint=hint)
+        problem, hint = "no earlier restore is left to undo", "redo the newest undo: git ckpt redo"
+    return NotFoundError(problem, hint=hint)
 
 
-def written_by_newest(store: Checkpoints, stack: Stack, target: Checkpoint) -> list[bytes]:
-    """Return the files that the newest step created and `target` lacks."""
-    newest, names = stack.position, []
-    if newest is None:
-        newest, names = target.state.get("before"), target.state.get("paths", [])
+def list_created_files(store: Checkpoints, stack: UndoStack, target: Checkpoint) -> list[bytes]:
+    """Return the files that the newest step created, and that `target` does not have."""
+    newest_id, selected_paths = stack.position, []
+    if newest_id is None:
+        newest_id, selected_paths = target.state.get("before"), target.state.get("paths", [])
     try:
-        source = store.read_own(str(newest))
+        latest = store.read_own(str(newest_id))
     except (NotFoundError, WorktreeError):
         return []  # the checkpoint is gone: newly created, now ignored files stay
-    old, new = (_read_contents(store, checkpoint).files for checkpoint in (target, source))
-    paths = [name if isinstance(name, bytes) else str(name).encode() for name in names]
-    differing = diff.differences(store.repository, old, new, paths)
-    return [entry.path for entry in differing if entry.status == "A"]
+    old, new = (_read_contents(store, checkpoint).files for checkpoint in (target, latest))
+    paths = [name if isinstance(name, bytes) else str(name).encode() for name in selected_paths]
+    differences = diff.diff_trees(store.repository, old, new, paths)
+    return [entry.path for entry in differences if entry.status == "A"]
 
 
-def steps(store: Checkpoints) -> list[UndoStep]:
-    """Return the possible steps: undo, then redo, each with the next one first."""
-    stack = read(store)
-    listed = store.list(Query(ids=[*stack.undo, *stack.redo]))
-    entries = {entry.id: entry for entry in listed if stack.oids.get(entry.id) == entry.oid}
+def list_steps(store: Checkpoints) -> list[UndoStep]:
+    """List the possible undo steps, then the redo steps, each from the next one on."""
+    stack = read_stack(store)
+    listed_entries = store.list(Query(ids=[*stack.undo, *stack.redo]))
+    entries = {entry.id: entry for entry in listed_entries if stack.oids.get(entry.id) == entry.oid}
     return [
-        UndoStep(kind, entries[name])
+        UndoStep(kind, entries[checkpoint_id])
         for kind in (UNDO, REDO)
-        for name in reversed(stack.side(kind))
-        if name in entries
+        for checkpoint_id in reversed(stack.list_ids(kind))
+        if checkpoint_id in entries
     ]
 
 
-def begin(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
-    """Record in the stack that a restore, undo or redo (`kind`) begins."""
-    with _lock(store.repository):
-        stack = read(store)
-        undo, redo = (_without(store, stack, side, safety) for side in (stack.undo, stack.redo))
+def record_start(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
+    """Record that a restore, undo or redo begins; `safety` has the state before it."""
+    with _stack_lock(store.repository):
+        stack = read_stack(store)
+        undo, redo = (_drop_step(store, stack, side, safety) for side in (stack.undo, stack.redo))
         interrupted = stack.open if _exists(store, stack, stack.open) else None
         is_half_done = interrupted is not None and _is_half_done(store, safety, interrupted)
         if kind == RESTORE:
             undo += [interrupted] if interrupted is not None and interrupted in redo else []
             redo = []
         if not is_half_done:
-            ahead = redo if kind == UNDO else undo
+            other_ids = redo if kind == UNDO else undo
             newest = stack.position if _exists(store, stack, stack.position) else None
-            if newest is not None and not _is_same(store, store.read(newest), safety):
-                ahead.append(newest)  # files were edited since: the user may want either state
-            ahead.append(safety.id)
-        recorded = LocalCheckpoints.read(store.repository, [safety.id]).oid(safety.id)
-        oid = recorded or store.refs.read(ref_names.CHECKPOINTS + safety.id) or ""
-        current, oids = interrupted if is_half_done else safety.id, {**stack.oids, safety.id: oid}
-        _write(store.repository, Stack(undo, redo, open=current, oids=oids))
+            if newest is not None and not _restore_same_state(store, store.read(newest), safety):
+                other_ids.append(newest)  # files were edited since: the user may want either state
+            other_ids.append(safety.id)
+        recorded_oid = LocalCheckpoints.read(store.repository, [safety.id]).oid(safety.id)
+        oid = recorded_oid or store.refs.read(ref_names.CHECKPOINTS + safety.id) or ""
+        open_id, oids = interrupted if is_half_done else safety.id, {**stack.oids, safety.id: oid}
+        _write(store.repository, UndoStack(undo, redo, open=open_id, oids=oids))
 
 
-def finish(store: Checkpoints, kind: str, target: str) -> None:
-    """Record in the stack that a restore, undo or redo of `target` is complete."""
-    with _lock(store.repository):
-        stack = read(store)
+def record_end(store: Checkpoints, kind: str, target: str) -> None:
+    """Record that a restore, undo or redo has restored the checkpoint `target`."""
+    with _stack_lock(store.repository):
+        stack = read_stack(store)
         if kind == RESTORE:
             if stack.open is not None:
-                _write(store.repository, Stack(stack.undo, stack.redo, oids=stack.oids))
+                _write(store.repository, UndoStack(stack.undo, stack.redo, oids=stack.oids))
             return
-        side, ahead = stack.side(kind), stack.redo if kind == UNDO else stack.undo
+        same_ids, opposite_ids = stack.list_ids(kind), stack.redo if kind == UNDO else stack.undo
         if stack.position is not None and stack.position != target:
-            ahead.append(stack.position)
-        del side[side.index(target) if target in side else len(side) :]
-        _write(store.repository, Stack(stack.undo, stack.redo, position=target, oids=stack.oids))
+            opposite_ids.append(stack.position)
+        del same_ids[same_ids.index(target) if target in same_ids else len(same_ids) :]
+        _write(
+            store.repository, UndoStack(stack.undo, stack.redo, position=target, oids=stack.oids)
+        )
 
 
 def revert_command(kind: str) -> str:
@@ -172,7 +173,7 @@ def revert_command(kind: str) -> str:
 
 @contextlib.contextmanager
 def with_revert_hint(kind: str) -> Iterator[None]:
-    """Extend the hint of `IndexGone` by the command that reverts the step."""
+    """Add the command that reverts the step to the hint of an `IndexGone` error."""
     try:
         yield
     except IndexGone as error:
@@ -181,75 +182,75 @@ def with_revert_hint(kind: str) -> Iterator[None]:
 
 
 def skipped_remarks(missing: Sequence[str]) -> list[str]:
-    """Return a remark on skipped steps, whose checkpoints are `missing`; [] for none."""
-    names = ", ".join(name[: ids.SHORT] for name in missing)
-    return [f"skipped steps whose checkpoints are gone ({_GONE}): {names}"] if missing else []
+    """Make a remark on steps that are skipped as their checkpoints are `missing`."""
+    short_ids = ", ".join(checkpoint_id[: ids.SHORT] for checkpoint_id in missing)
+    return [f"skipped steps whose checkpoints are gone ({_GONE}): {short_ids}"] if missing else []
 
 
-def _without(store: Checkpoints, stack: Stack, side: list[str], safety: Checkpoint) -> list[str]:
-    """Return a list of steps without `safety`; if long, also without missing ones."""
-    names = [name for name in side if name != safety.id]
-    return names if len(side) <= _LONG else [name for name in names if _exists(store, stack, name)]
+def _drop_step(
+    store: Checkpoints, stack: UndoStack, side: list[str], safety: Checkpoint
+) -> list[str]:
+    """Return the steps except `safety`; drop removed checkpoints if there are many."""
+    steps = [id_ for id_ in side if id_ != safety.id]
+    return steps if len(side) <= _LONG else [id_ for id_ in steps if _exists(store, stack, id_)]
 
 
-def _exists(store: Checkpoints, stack: Stack, checkpoint: str | None) -> bool:
+def _exists(store: Checkpoints, stack: UndoStack, checkpoint: str | None) -> bool:
     # A fetch may have replaced the document: the oid tells.
     oid = stack.oids.get(checkpoint or "")
     return oid is not None and store.refs.read(f"{ref_names.CHECKPOINTS}{checkpoint}") == oid
 
 
 def _is_half_done(store: Checkpoints, safety: Checkpoint, interrupted: str) -> bool:
-    """Return whether each path equals its state before or after the interrupted step."""
+    """Return whether each path is as before the interrupted step or as after it."""
     try:
-        start = store.read(interrupted)
-        target = store.read_own(str(start.state.get("before")))
-        sides = [_describe(store, checkpoint)[:2] for checkpoint in (start, target)]
+        before = store.read(interrupted)
+        after = store.read_own(str(before.state.get("before")))
+        trees_of_sides = [_describe_state(store, checkpoint)[:2] for checkpoint in (before, after)]
     except (NotFoundError, InvalidCheckpoint, WorktreeError):
         return False  # unknown: counts as a state to return to
-    current = _describe(store, safety)[:2]
-    for *trees, tree in zip(*sides, current, strict=True):  # files, then index entries
-        differing = (diff.differences(store.repository, side, tree) for side in trees)
-        start_paths, target_paths = ({entry.path for entry in entries} for entries in differing)
+    trees_now = _describe_state(store, safety)[:2]
+    for *trees, tree in zip(*trees_of_sides, trees_now, strict=True):  # files, then index entries
+        differences = (diff.diff_trees(store.repository, side, tree) for side in trees)
+        start_paths, target_paths = ({entry.path for entry in entries} for entries in differences)
         if start_paths & target_paths:
             return False
     return True
 
 
-def _is_same(store: Checkpoints, checkpoint: Checkpoint, safety: Checkpoint) -> bool:
-    """Return whether two checkpoints restore the same files, index and operation."""
+def _restore_same_state(store: Checkpoints, checkpoint: Checkpoint, safety: Checkpoint) -> bool:
     if (checkpoint.git_sha, checkpoint.tree) == (safety.git_sha, safety.tree):
         return True
     with contextlib.suppress(WorktreeError):
-        return _describe(store, checkpoint) == _describe(store, safety)
+        return _describe_state(store, checkpoint) == _describe_state(store, safety)
     return False
 
 
-def _describe(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str, str, object]:
-    """Return the tree of files, the tree of index entries, and other restored state."""
+def _describe_state(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str, str, object]:
+    """Return what a restore restores: tree of files, tree of index entries, settings."""
     contents = _read_contents(store, checkpoint)
-    staged = comparison.merged_tree(store.repository, contents, checkpoint.git_sha)
-    conflicts = {stage: tree for stage, tree in contents.index.items() if stage}
-    settings = conflicts, contents.flags, contents.operation, contents.sparse
-    return contents.files, staged, settings
+    staged_tree = comparison.staged_tree(store.repository, contents, checkpoint.git_sha)
+    conflict_trees = {stage: tree for stage, tree in contents.index.items() if stage}
+    other_state = conflict_trees, contents.flags, contents.operation, contents.sparse
+    return contents.files, staged_tree, other_state
 
 
 def _read_contents(store: Checkpoints, checkpoint: Checkpoint) -> Contents:
     return manifest.contents_of(checkpoint, store.repository, store.objects)
 
 
-def _lock(repository: Repository) -> Lock:
+def _stack_lock(repository: Repository) -> Lock:
     # After `_PATIENCE` seconds, the step continues without the lock.
     return Lock(os.path.join(repository.make_private_dir(), "undo.lock"), _PATIENCE)
 
 
-def _read(repository: Repository) -> Stack | None:
-    """Return the stack; None if its file is lost or invalid."""
+def _load_stack(repository: Repository) -> UndoStack | None:
     try:
-        with open(_path(repository), encoding="utf-8", opener=private_dirs.create) as file:
-            document = json.load(file)
-        stack = Stack(*(document[key] for key in _KEYS))
-        sides = stack.undo, stack.redo
-        if not all(isinstance(side, list) and all(map(ids.is_id, side)) for side in sides):
+        with open(_stack_path(repository), encoding="utf-8", opener=private_dirs.create) as file:
+            stack_document = json.load(file)
+        stack = UndoStack(*(stack_document[key] for key in _KEYS))
+        id_lists = stack.undo, stack.redo
+        if not all(isinstance(ids_, list) and all(map(ids.is_id, ids_)) for ids_ in id_lists):
             return None
         if not all(isinstance(oid, str) for oid in stack.oids.values()):
             return None
@@ -260,26 +261,26 @@ def _read(repository: Repository) -> Stack | None:
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     stack.position, stack.open = (
-        name if isinstance(name, str) and ids.is_id(name) else None
-        for name in (stack.position, stack.open)
+        checkpoint_id if isinstance(checkpoint_id, str) and ids.is_id(checkpoint_id) else None
+        for checkpoint_id in (stack.position, stack.open)
     )
     return stack
 
 
-def _write(repository: Repository, stack: Stack) -> None:
-    path = _path(repository)
-    names = {*stack.undo, *stack.redo, stack.position, stack.open}
-    stack.oids = {name: oid for name, oid in stack.oids.items() if name in names}
-    values = stack.undo, stack.redo, stack.position, stack.open, stack.oids
-    document = dict(zip(_KEYS, values, strict=True))
+def _write(repository: Repository, stack: UndoStack) -> None:
+    path = _stack_path(repository)
+    ids_in_use = {*stack.undo, *stack.redo, stack.position, stack.open}
+    stack.oids = {id_: oid for id_, oid in stack.oids.items() if id_ in ids_in_use}
+    stack_values = stack.undo, stack.redo, stack.position, stack.open, stack.oids
+    stack_document = dict(zip(_KEYS, stack_values, strict=True))
     try:
-        regular.write_private(path, json.dumps(document).encode(), flushed=True)
+        regular.write_private(path, json.dumps(stack_document).encode(), flushed=True)
     except OSError as error:
-        move = f"mv {shell_word(path)} {shell_word(f'{path}.old')}"
-        hint = f"move the directory away: {move}" if error.errno == EISDIR else None
+        command = f"mv {shell_word(path)} {shell_word(f'{path}.old')}"
+        hint = f"move the directory away: {command}" if error.errno == EISDIR else None
         raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None
     fsync.flush([repository.git_dir])
 
 
-def _path(repository: Repository) -> str:
+def _stack_path(repository: Repository) -> str:
     return os.path.join(repository.git_dir, ref_names.UNDO_FILE)

@@ -1,4 +1,4 @@
-"""Remove checkpoints, runs and worktrees by policy, and leftovers of kills.
+"""Remove checkpoints, runs and worktrees by policy, and files of killed commands.
 
 Public modules:
     expiry: removes checkpoints and runs by policy, and one named run.

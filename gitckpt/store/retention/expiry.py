@@ -11,7 +11,7 @@ from itertools import chain
 from gitckpt.git import graph
 from gitckpt.git.files import private_dirs, regular
 from gitckpt.git.notes import Notes
-from gitckpt.git.objects.diff import Expansion, differences
+from gitckpt.git.objects.diff import Expansion, diff_trees
 from gitckpt.git.objects.encoding import empty_tree
 from gitckpt.git.repository import Repository
 from gitckpt.model import budget, note, policy, times
@@ -43,26 +43,25 @@ _GAP, _PROOF = 30 * DAY, DAY
 _MAX_JUMP = DAY
 
 
-def doubt(repository: Repository, instant: int) -> str | None:
-    """Record `instant` (µs since the epoch); return why it may be wrong, or None."""
-    since, last_check, *boot = _read_clock(repository) or (0, instant)
+def check_clock(repository: Repository, instant: int) -> str | None:
+    """Return why the time `instant` (in µs) may be wrong, or None; record the time."""
+    start_of_use, last_check, *last_boot = _read_clock(repository) or (0, instant)
     # The uptime says something about `now` only if `now` comes from this machine's clock.
-    uptime = _read_uptime() if abs(instant - times.now()) < HOUR else []
-    is_same_boot = bool(uptime) and boot[:1] == uptime[:1]
-    passed, limit = (uptime[1] - boot[1], _MAX_JUMP) if is_same_boot else (0, _GAP)
-    if not -HOUR <= instant - last_check - passed <= limit:
-        since = instant
+    new_boot = _read_uptime() if abs(instant - times.now()) < HOUR else []
+    is_same_boot = bool(new_boot) and last_boot[:1] == new_boot[:1]
+    uptime_passed, max_jump = (new_boot[1] - last_boot[1], _MAX_JUMP) if is_same_boot else (0, _GAP)
+    if not -HOUR <= instant - last_check - uptime_passed <= max_jump:
+        start_of_use = instant
     with contextlib.suppress(OSError):  # on a full disk, the older file suffices
         path = os.path.join(repository.make_private_dir(), _CLOCK_FILE)
-        line = " ".join(map(str, (since, instant, *uptime))) + "\n"
+        line = " ".join(map(str, (start_of_use, instant, *new_boot))) + "\n"
         regular.write_private(path, line.encode("ascii"), flushed=False, opener=private_dirs.create)
-    if instant - since >= _PROOF:
+    if instant - start_of_use >= _PROOF:
         return None
     return "the clock was set, or the repository was unused for a month: nothing expires for a day"
 
 
 def _read_uptime() -> list[int]:
-    """Return the boot id as a number, and the uptime in microseconds; [] if unknown."""
     if not hasattr(time, "CLOCK_BOOTTIME"):
         return []
     try:
@@ -77,10 +76,10 @@ def _read_clock(repository: Repository) -> list[int] | None:
     path = os.path.join(repository.private_dir, _CLOCK_FILE)
     try:
         with open(path, "rb", opener=private_dirs.create) as file:
-            numbers = [int(number) for number in file.read(256).split()]
+            values = [int(number) for number in file.read(256).split()]
     except (OSError, ValueError):
         return None
-    return numbers if len(numbers) in (2, 4) else None
+    return values if len(values) in (2, 4) else None
 
 
 # Thinning: checkpoints by hooks and agents are reduced to one per hour, later to one per day,
@@ -90,22 +89,25 @@ def _read_clock(repository: Repository) -> list[int] | None:
 def decide_thinning(
     store: Checkpoints, entries: ById, staying: Sequence[Candidate], rules: Policy, newest: Newest
 ) -> dict[str, Decision]:
-    """Decide which checkpoints to thin out, by id; `staying` did not expire by age."""
+    """Decide which checkpoints to remove because later checkpoints contain them.
+
+    `staying` lists the candidates, which did not expire by age. Returns the decisions by id.
+    """
     instant = store.clock()
     local = LocalCheckpoints.read(store.repository)
     local_candidates = [candidate for candidate in staying if local.is_ours(entries[candidate.id])]
-    if not (spans := policy.spans(local_candidates, rules, newest, now=instant)):
+    if not (spans := policy.find_spans(local_candidates, rules, newest, now=instant)):
         return {}
-    used = runs.referenced_checkpoints(store) | ownership.checkpoints(store.repository)
-    due = [entries[candidate.id] for span in spans for candidate in span.due]
-    contents = _Contents(store, due, [entries[span.newest.id] for span in spans])
+    used = runs.referenced_checkpoints(store) | ownership.checkpoints_of_worktrees(store.repository)
+    due_entries = [entries[candidate.id] for span in spans for candidate in span.due]
+    coverage = _ContentsCheck(store, due_entries, [entries[span.newest.id] for span in spans])
     decisions: dict[str, Decision] = {}
     for span in spans:
         first = nearest = entries[span.newest.id]
         for candidate in span.due:
             entry = entries[candidate.id]
-            if entry.id not in used and any(contents.contains(c, entry) for c in (nearest, first)):
-                decisions[entry.id] = policy.thinned(candidate, span, now=instant)
+            if entry.id not in used and any(coverage.contains(c, entry) for c in (nearest, first)):
+                decisions[entry.id] = policy.thinning_decision(candidate, span, now=instant)
             else:
                 nearest = entry
     return decisions
@@ -113,21 +115,21 @@ def decide_thinning(
 
 def list_tips(store: Checkpoints) -> set[str]:
     output = store.refs.list("refs/heads", "refs/tags", "refs/remotes", fields="%(objectname)")
-    return set(store.repository.cat_file.existing(sorted(set(output.decode("ascii").split()))))
+    return set(store.repository.cat_file.list_existing(sorted(set(output.decode("ascii").split()))))
 
 
-class _Contents:
-    """Check whether later checkpoints have all contents of a thinned checkpoint."""
+class _ContentsCheck:
+    """Checks that later checkpoints have all contents of a checkpoint to remove."""
 
     def __init__(self, store: Checkpoints, due: Infos, newest: Infos) -> None:
         self._repository = store.repository
         self._expansion = Expansion(store.repository, budget.SNAPSHOT)
-        self._existing = _existing_commits(store, due)
-        tips = list_tips(store) | _existing_commits(store, newest) if self._existing else set()
+        self._existing = _find_commits(store, due)
+        tips = list_tips(store) | _find_commits(store, newest) if self._existing else set()
         self._outside = graph.outside(store.repository.git, self._existing, tips)
 
     def contains(self, later: CheckpointInfo, entry: CheckpointInfo) -> bool:
-        """Return whether `later` and the commits that stay have all contents of `entry`."""
+        """Return whether `later` and reachable commits have all contents of `entry`."""
         if entry.git_sha and entry.git_sha not in self._existing:
             return False
         is_reached = entry.git_sha not in self._outside
@@ -138,35 +140,35 @@ class _Contents:
         if not _submodules(entry) <= _submodules(later):
             return False
         try:
-            return self._has_paths(later, entry, is_reached=is_reached)
+            return self._has_files(later, entry, is_reached=is_reached)
         except CkptError:  # unreadable contents count as missing
             return False
 
-    def _has_paths(self, later: CheckpointInfo, entry: CheckpointInfo, *, is_reached: bool) -> bool:
+    def _has_files(self, later: CheckpointInfo, entry: CheckpointInfo, *, is_reached: bool) -> bool:
         repository = self._repository
-        files, later_files = self._files(entry), self._files(later)
-        committed = self._tree(entry.git_sha)
-        base = committed if is_reached else self._tree("")
-        if files is None or later_files is None or committed is None or base is None:
+        files, later_tree = self._files_tree(entry), self._files_tree(later)
+        of_commit = self._commit_tree(entry.git_sha)
+        base_tree = of_commit if is_reached else self._commit_tree("")
+        if files is None or later_tree is None or of_commit is None or base_tree is None:
             return False
-        pairs = ((base, files), (committed, files), (files, later_files))
-        if any(self._expansion.is_beyond(*pair) for pair in pairs):
+        tree_pairs = ((base_tree, files), (of_commit, files), (files, later_tree))
+        if any(self._expansion.is_beyond(*pair) for pair in tree_pairs):
             return False
-        original = {d.path: (d.old_mode, d.old) for d in differences(repository, committed, files)}
-        changes = {d.path: d for d in differences(repository, files, later_files)}
-        paths = [d.path for d in differences(repository, base, files) if d.status != "D"]
+        old_files = {d.path: (d.old_mode, d.old) for d in diff_trees(repository, of_commit, files)}
+        changes = {d.path: d for d in diff_trees(repository, files, later_tree)}
+        paths = [d.path for d in diff_trees(repository, base_tree, files) if d.status != "D"]
         for path in filter(changes.__contains__, paths):
-            new = changes[path].new_mode, changes[path].new
-            is_gone = changes[path].status == "D" or new == original.get(path)
+            new_version = changes[path].new_mode, changes[path].new
+            is_lost = changes[path].status == "D" or new_version == old_files.get(path)
             # Without a branch, the version could come from another worktree.
-            if is_gone or entry.branch is None:
+            if is_lost or entry.branch is None:
                 return False
         return True
 
-    def _files(self, entry: CheckpointInfo) -> str | None:
-        return self._oid(f"{entry.tree}:files") if entry.tree else self._tree(entry.git_sha)
+    def _files_tree(self, entry: CheckpointInfo) -> str | None:
+        return self._oid(f"{entry.tree}:files") if entry.tree else self._commit_tree(entry.git_sha)
 
-    def _tree(self, commit: str) -> str | None:
+    def _commit_tree(self, commit: str) -> str | None:
         empty = empty_tree(self._repository.object_format)
         return self._oid(f"{commit}^{{tree}}") if commit else empty
 
@@ -175,25 +177,25 @@ class _Contents:
         return info[0] if info is not None else None
 
 
-def _existing_commits(store: Checkpoints, entries: Infos) -> set[str]:
+def _find_commits(store: Checkpoints, entries: Infos) -> set[str]:
     commits = {entry.git_sha for entry in entries if entry.git_sha}
-    return set(store.repository.cat_file.existing(sorted(commits)))
+    return set(store.repository.cat_file.list_existing(sorted(commits)))
 
 
 def _submodules(entry: CheckpointInfo) -> set[str]:
     return {text.partition(" ")[2] for text in entry.submodules.split("\0")[:-1]}
 
 
-def remove(store: Checkpoints, run: str) -> int:
+def remove_run(store: Checkpoints, run: str) -> int:
     info = summary.summary_of(store, run)
     store.leases.require_free(run)
-    if (dependent := runs.needed_by(store, run)) is not None:
+    if (dependent := runs.find_referring_run(store, run)) is not None:
         problem = f"run {run} stays: the unfinished run {dependent} refers to its checkpoints"
         raise UsageError(problem, hint=f"remove that run first: git ckpt remove {dependent}")
     chains = runs.chains_of(store, [run])
     size = len(chains[run])
     fate = runs.Fate(run, info.label, size, info.path, is_due=True, expires=True, reason="named")
-    (fate,) = runs.remove(store, chains, [fate])
+    (fate,) = runs.remove_runs(store, chains, [fate])
     if fate.failure is not None:
         raise fate.failure
     if not fate.expires:
@@ -208,7 +210,7 @@ def remove(store: Checkpoints, run: str) -> int:
 
 def _forget_removed_runs(store: Checkpoints) -> None:
     with contextlib.suppress(BusyError):  # the next removal does it
-        keys.forget_orphans(store.refs, store.objects, store.index.runs)
+        keys.delete_orphans(store.refs, store.objects, store.index.runs)
     local_checkpoints.forget_removed_runs(store.repository, store.index.runs)
 
 
@@ -226,80 +228,80 @@ class ExpireResult:
 def expire(
     store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: Notify = lambda _: None
 ) -> ExpireResult:
-    """Remove the checkpoints and runs that expire by a policy; `dry_run` only decides.
+    """Remove the checkpoints and runs that expire by a policy.
 
-    `failed` of the result has checkpoints with locked refs. Errors leave no partial checkpoint.
+    If `dry_run`, they stay, and the result tells what would be removed. `progress` is called with
+    messages. `failed` of the result lists checkpoints that stay because their refs are locked.
     """
     if not dry_run:
         progress("clearing leftovers of interrupted commands")
         with contextlib.suppress(BusyError):  # the next expiry does it
             # Before the rest: leftover refs can block a ref that expiry must create.
-            sweep.sweep(store.repository, store.refs, store.announce)
-            store.remover().finish()
+            sweep.sweep_refs(store.repository, store.refs, store.announce)
+            store.remover().finish_removals()
         sweep.sweep_files(store.repository)
-    total, _ = store.index.sizes()
-    due, failed = expire_alone(store, rules, dry_run=dry_run, progress=progress)
-    fates, chains = runs.decide(store, rules)
+    total_count, _ = store.index.sizes()
+    pairs, failures = expire_outside_runs(store, rules, dry_run=dry_run, progress=progress)
+    fates, chains = runs.decide_fates(store, rules)
     if dry_run:
-        fates = runs.predict(store, fates)
+        fates = runs.predict_removals(store, fates)
     else:
-        fates = runs.remove(store, chains, fates, progress, settled=False)
+        fates = runs.remove_runs(store, chains, fates, progress, settled=False)
     squashed = runs.squashable(store, {fate.run for fate in fates if fate.expires})
     if not dry_run:
         if squashed:
             progress(f"removing {len(squashed)} checkpoints of complete phases")
-            failed |= _remove_each(store, squashed)
+            failures |= _remove_each(store, squashed)
         progress("releasing commits that no checkpoint needs")
         runs.delete_orphan_leases(store)
         _forget_removed_runs(store)
-        with ref_names.write_lock(store.repository) as is_alone:
+        with ref_names.write_lock(store.repository) as is_acquired:
             # A checkpoint being written is recorded as local before its refs exist.
-            if is_alone:
+            if is_acquired:
                 local_checkpoints.forget_removed(store.repository, store.index.oids)
         with contextlib.suppress(BusyError):  # the next expiry does it
-            store.remover().settle()
+            store.remover().update_keep_refs()
         submodules.sweep(store)
-        for sentence in worktree.finish(store.repository):
+        for sentence in worktree.finish_removals(store.repository):
             store.announce(sentence)
     for entry, phase in squashed.values():
-        due.append((entry, Decision(entry.id, expires=True, reason=f"phase {phase} is complete")))
+        pairs.append((entry, Decision(entry.id, expires=True, reason=f"phase {phase} is complete")))
     for fate in fates:
-        going = fate.expires or fate.failure is not None
-        entries = [e for e in chains[fate.run] if e.id not in fate.keeps] if going else []
-        due += ((e, Decision(e.id, expires=True, reason=fate.reason)) for e in entries)
+        is_removed = fate.expires or fate.failure is not None
+        entries = [e for e in chains[fate.run] if e.id not in fate.keeps] if is_removed else []
+        pairs += ((e, Decision(e.id, expires=True, reason=fate.reason)) for e in entries)
         if fate.failure is not None:
-            failed |= _select_existing(store, dict.fromkeys((e.id for e in entries), fate.failure))
-    due.sort(key=lambda pair: (pair[0].time, pair[0].sequence or 0, pair[0].id), reverse=True)
-    removed = [pair for pair in due if pair[0].id not in failed]
-    stuck = [(entry, failed[entry.id]) for entry, _ in due if entry.id in failed]
-    return ExpireResult(removed, fates, frozenset(squashed), total, stuck)
+            failures |= _keep_existing(store, dict.fromkeys((e.id for e in entries), fate.failure))
+    pairs.sort(key=lambda item: (item[0].time, item[0].sequence or 0, item[0].id), reverse=True)
+    removed_entries = [item for item in pairs if item[0].id not in failures]
+    stuck_entries = [(entry, failures[entry.id]) for entry, _ in pairs if entry.id in failures]
+    return ExpireResult(removed_entries, fates, frozenset(squashed), total_count, stuck_entries)
 
 
 def _remove_each(store: Checkpoints, ids: Collection[str], listed: ById | None = None) -> Failures:
-    """Remove checkpoints (outside of runs if `listed`); return the errors by id."""
-    runs_of = None if listed is None else ()
-    failed: Failures = {}
-    while remaining := set(ids).difference(failed):
+    run_filter = None if listed is None else ()
+    failures: Failures = {}
+    while remaining_ids := set(ids).difference(failures):
         try:
-            store.remove(remaining, settled=False, runs=runs_of, listed=listed)
+            store.remove(remaining_ids, settled=False, runs=run_filter, listed=listed)
             break
         except CkptError as error:
-            if not (stuck := runs.names_in_error(error, remaining)):
+            if not (stuck_ids := runs.names_in_error(error, remaining_ids)):
                 raise
-            failed |= dict.fromkeys(stuck, error)
+            failures |= dict.fromkeys(stuck_ids, error)
             listed = None  # may be stale
-    return _select_existing(store, failed)
+    return _keep_existing(store, failures)
 
 
-def _select_existing(store: Checkpoints, failed: Failures) -> Failures:
-    read = store.refs.read
-    return {i: e for i, e in failed.items() if read(ref_names.CHECKPOINTS + i) is not None}
+def _keep_existing(store: Checkpoints, failed: Failures) -> Failures:
+    read_ref = store.refs.read
+    return {i: e for i, e in failed.items() if read_ref(ref_names.CHECKPOINTS + i) is not None}
 
 
-def expire_alone(
+def expire_outside_runs(
     store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: Notify = lambda _: None
 ) -> tuple[list[tuple[CheckpointInfo, Decision]], Failures]:
-    """Remove expired checkpoints outside of runs; return decisions, and errors by id."""
+    """Remove expired checkpoints that belong to no run; return decisions and errors."""
     if not dry_run:
         with contextlib.suppress(BusyError):  # the links stay pending
             store.write_links()
@@ -308,62 +310,60 @@ def expire_alone(
     by_id = {entry.id: entry for entry in entries}
     # `%(*objectname)` is the commit that an annotated tag points to.
     tags = store.refs.list("refs/tags", fields="%(objectname) %(*objectname)") if entries else b""
-    tagged = set(tags.decode("ascii").split())
-    candidates = [_candidate(entry, tagged) for entry in entries]
-    decisions = {d.id: d for d in policy.apply(candidates, rules, newest, now=instant)}
+    tagged_oids = set(tags.decode("ascii").split())
+    candidates = [_make_candidate(entry, tagged_oids) for entry in entries]
+    decisions = {d.id: d for d in policy.decide_all(candidates, rules, newest, now=instant)}
     min_age = min(rules.rewritten_older_than, rules.older_than)
     old = [entry for entry in entries if instant - entry.time >= min_age]
-    if rewritten := _rewritten(store, [entry for entry in old if not decisions[entry.id].expires]):
-        candidates = [replace(c, rewritten=c.id in rewritten) for c in candidates]
-        decisions = {d.id: d for d in policy.apply(candidates, rules, newest, now=instant)}
-    staying = [candidate for candidate in candidates if not decisions[candidate.id].expires]
-    decisions |= decide_thinning(store, by_id, staying, rules, newest)
-    expired = {id_: by_id[id_] for id_, decision in decisions.items() if decision.expires}
-    failed: Failures = {}
-    if expired and not dry_run:
-        progress(f"removing {len(expired)} checkpoints")
-        failed = _remove_each(store, expired, expired)
-    return [(entry, decisions[id_]) for id_, entry in expired.items()], failed
+    if amended := _rewritten(store, [entry for entry in old if not decisions[entry.id].expires]):
+        candidates = [replace(c, rewritten=c.id in amended) for c in candidates]
+        decisions = {d.id: d for d in policy.decide_all(candidates, rules, newest, now=instant)}
+    kept = [candidate for candidate in candidates if not decisions[candidate.id].expires]
+    decisions |= decide_thinning(store, by_id, kept, rules, newest)
+    expired_entries = {id_: by_id[id_] for id_, decision in decisions.items() if decision.expires}
+    failures: Failures = {}
+    if expired_entries and not dry_run:
+        progress(f"removing {len(expired_entries)} checkpoints")
+        failures = _remove_each(store, expired_entries, expired_entries)
+    return [(entry, decisions[id_]) for id_, entry in expired_entries.items()], failures
 
 
 def _due(store: Checkpoints, rules: Policy, instant: int) -> tuple[list[CheckpointInfo], Newest]:
-    """Return the checkpoints outside of runs that may expire, and `keep_last` limits."""
     # Local checkpoints count first: fetched ones with future dates must not displace them.
     local_ids = LocalCheckpoints.read(store.repository).ids_as_written(store.index.oids())
-    hooks, safety = Query(triggers=HOOK_TRIGGERS), Query(triggers=[SAFETY])
-    agents = Query(triggers=[MANUAL], by_agent=True)
+    hook_query, safety_query = Query(triggers=HOOK_TRIGGERS), Query(triggers=[SAFETY])
+    by_agents = Query(triggers=[MANUAL], by_agent=True)
     local = Query(ids=sorted(local_ids))  # only local checkpoints are thinned
-    safeties = _oldest_of(store, safety, local, rules.safeties)
+    safety_limit = _nth_newest(store, safety_query, local, rules.safeties)
     if rules.everything:
         entries = store.list(Query(in_run=False))
         triggers = {entry.trigger for entry in entries} - {SAFETY, SUBMODULE}
-        oldest = _oldest_of(store, Query(triggers=sorted(triggers)), local, rules.keep_last)
-        return list(entries), Newest(oldest, oldest, safeties)
-    by_id: dict[str, CheckpointInfo] = {}
+        oldest = _nth_newest(store, Query(triggers=sorted(triggers)), local, rules.keep_last)
+        return list(entries), Newest(oldest, oldest, safety_limit)
+    entries_by_id: dict[str, CheckpointInfo] = {}
     for query, age in (
-        (hooks, min(rules.older_than, rules.rewritten_older_than)),
-        (safety, rules.safety_older_than),
+        (hook_query, min(rules.older_than, rules.rewritten_older_than)),
+        (safety_query, rules.safety_older_than),
         (local, min(rules.hourly_after, rules.daily_after)),
     ):
-        aged = replace(query, in_run=False, until=max(instant - age, 0))
-        by_id |= {entry.id: entry for entry in store.list(aged)}
-    limits = [_oldest_of(store, kind, local, rules.keep_last) for kind in (hooks, agents)]
+        aged_query = replace(query, in_run=False, until=max(instant - age, 0))
+        entries_by_id |= {entry.id: entry for entry in store.list(aged_query)}
+    limits = [_nth_newest(store, kind, local, rules.keep_last) for kind in (hook_query, by_agents)]
     # The later limit: at least `keep_last` checkpoints of both kinds together are as new.
-    together = max(limit for limit in limits if limit is not None) if rules.keep_last else None
-    entries = sorted(by_id.values(), key=_sort_key, reverse=True)
-    return entries, Newest(limits[0], together, safeties)
+    shared_limit = max(limit for limit in limits if limit is not None) if rules.keep_last else None
+    entries = sorted(entries_by_id.values(), key=_sort_key, reverse=True)
+    return entries, Newest(limits[0], shared_limit, safety_limit)
 
 
-def _oldest_of(store: Checkpoints, kind: Query, local: Query, count: int) -> Place | None:
-    """Return (time, id) of the `count`-th newest checkpoint; ALL if there are fewer."""
+def _nth_newest(store: Checkpoints, kind: Query, local: Query, count: int) -> Place | None:
     if count == 0:
         return None
-    all_ = replace(kind, in_run=False)
-    last = replace(all_, skip=count - 1, limit=1)
-    if local.ids and (entries := store.list(replace(last, ids=local.ids))):
+    outside = replace(kind, in_run=False)
+    nth_query = replace(outside, skip=count - 1, limit=1)
+    if local.ids and (entries := store.list(replace(nth_query, ids=local.ids))):
         return _sort_key(entries[0])
-    entries = store.list(last)
-    local_entries = store.list(replace(all_, ids=local.ids)) if local.ids and entries else ()
+    entries = store.list(nth_query)
+    local_entries = store.list(replace(outside, ids=local.ids)) if local.ids and entries else ()
     return min(_sort_key(entry) for entry in (*entries, *local_entries[-1:])) if entries else ALL
 
 
@@ -371,7 +371,7 @@ def _sort_key(entry: CheckpointInfo) -> Place:
     return entry.time, entry.id
 
 
-def _candidate(entry: CheckpointInfo, tagged: set[str]) -> Candidate:
+def _make_candidate(entry: CheckpointInfo, tagged: set[str]) -> Candidate:
     is_tagged = not tagged.isdisjoint((entry.oid, entry.git_sha))
     details = entry.branch, entry.agent is not None, is_tagged
     return Candidate(entry.id, entry.time, entry.trigger, entry.run, False, *details)
@@ -383,13 +383,13 @@ def _rewritten(store: Checkpoints, entries: Infos) -> set[str]:
     commits = {e.id: e.git_sha for e in entries if e.trigger in HOOK_TRIGGERS and e.git_sha}
     if not commits:
         return set()
-    pending, _ = notes.pending(store.repository)
+    pending_lines, _ = notes.pending(store.repository)
     noted_lines = Notes(store.repository, store.objects, ref_names.NOTES).read_all()
     new_commits: set[str] = set()
-    for commit, lines in chain(pending.items(), noted_lines):
+    for commit, lines in chain(pending_lines.items(), noted_lines):
         new_commits |= {commits.get(note.link_id(line), commit) for line in lines or ()} - {commit}
-    existing = set(store.repository.cat_file.existing(sorted(new_commits)))
+    existing = set(store.repository.cat_file.list_existing(sorted(new_commits)))
     tips = list_tips(store) if existing else set()
-    unreached = new_commits - existing | graph.outside(store.repository.git, existing - tips, tips)
+    gone = new_commits - existing | graph.outside(store.repository.git, existing - tips, tips)
     # All checkpoints of the commit: the note lists only the newest.
-    return {id_ for id_, commit in commits.items() if commit in unreached}
+    return {id_ for id_, commit in commits.items() if commit in gone}

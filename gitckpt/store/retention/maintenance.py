@@ -33,10 +33,10 @@ class RetireResult:
 def cleanup_runs(
     store: Checkpoints, *, pipeline: str | None = None, older_than: int
 ) -> RetireResult:
-    """Remove complete runs (of a `pipeline`) older than `older_than` microseconds."""
-    among = None if pipeline is None else _runs_of(store, pipeline)
-    decided, chains = runs.decide(store, Policy(runs_older_than=older_than), among)
-    fates = runs.remove(store, chains, decided)
+    """Remove complete runs older than `older_than` µs, only of `pipeline` if given."""
+    run_ids = None if pipeline is None else _list_runs_of(store, pipeline)
+    decided_fates, chains = runs.decide_fates(store, Policy(runs_older_than=older_than), run_ids)
+    fates = runs.remove_runs(store, chains, decided_fates)
     for fate in fates:
         if fate.failure is not None:
             raise fate.failure
@@ -44,44 +44,44 @@ def cleanup_runs(
     return RetireResult(tuple(fate.run for fate in fates if fate.expires), reasons)
 
 
-def _runs_of(store: Checkpoints, pipeline: str) -> set[str]:
-    names = set()
-    for info in summary.summaries(store):
+def _list_runs_of(store: Checkpoints, pipeline: str) -> set[str]:
+    run_ids = set()
+    for info in summary.list_summaries(store):
         with contextlib.suppress(InvalidCheckpoint, NotFoundError):
-            if info.status == runstate.COMPLETE and (recorded := store.read(info.newest).pipeline):
-                names |= {info.run} if recorded.name == pipeline else set()
-    return names
+            if info.status == runstate.COMPLETE and (table := store.read(info.newest).pipeline):
+                run_ids |= {info.run} if table.name == pipeline else set()
+    return run_ids
 
 
 _DONE, _FAILED, _AT_WORK, _NEVER = "done", "failed: ", "is at work", "never ran"
 
 
 @dataclass(frozen=True, slots=True)
-class Maintained:
+class MaintenanceState:
     started: int | None = None  # in microseconds since the epoch; None if maintenance never ran
     ended: int | None = None  # likewise; None if maintenance still runs or was killed
     outcome: str = _NEVER
 
 
 def maintain(repository: Repository) -> None:
-    """Expire checkpoints and runs, sweep leftovers, pack; write the outcome to a file."""
+    """Expire checkpoints, delete leftovers and pack; write the outcome to a file."""
     try:
         require_git()
         try:
             with Checkpoints(repository, adapter="plumbing") as store:
                 rules = settings.read(repository)
-                doubt = expiry.doubt(repository, store.clock())
+                clock_doubt = expiry.check_clock(repository, store.clock())
                 problem = f"nothing expires: {rules.problem}" if rules.problem else None
-                for sentence in filter(None, (problem, rules.notice, doubt)):
+                for sentence in filter(None, (problem, rules.notice, clock_doubt)):
                     error_log.append(repository, f"maintenance: {sentence}")
                 # After a mistake in the settings it is unclear which values should apply.
-                policy = NOTHING_EXPIRES if doubt or problem else rules.policy
-                failed = expiry.expire(store, policy).failed
+                policy = NOTHING_EXPIRES if clock_doubt or problem else rules.policy
+                failures = expiry.expire(store, policy).failed
         finally:  # also after an error: one locked ref must not let the repository grow
             pack(repository)
-            collect(repository)
-        if failed:
-            raise failed[0][1]
+            collect_garbage(repository)
+        if failures:
+            raise failures[0][1]
     except Exception as error:
         name = "" if isinstance(error, CkptError) else f"{type(error).__name__}: "
         _record_outcome(repository, f"{_FAILED}{name}{error}")
@@ -92,18 +92,18 @@ def maintain(repository: Repository) -> None:
 def run_in_background(repository: Repository, *, only_pack: bool) -> None:
     gc.disable()  # cycle detection over 100,000 checkpoints takes 1 s and finds none
     path = os.path.join(repository.make_private_dir(), ref_names.MAINTENANCE_LOCK)
-    with Lock(path, 0) as is_alone:
-        if is_alone and only_pack:
+    with Lock(path, 0) as is_acquired:
+        if is_acquired and only_pack:
             pack(discover())
-        elif is_alone:
+        elif is_acquired:
             maintain(discover())
 
 
-def settle(repository: Repository) -> None:
+def settle_removals(repository: Repository) -> None:
     # If this fails, the next removal tries again.
     try:
         with Checkpoints(repository, adapter="plumbing") as store:
-            store.remover().settle()
+            store.remover().update_keep_refs()
     except CkptError as error:
         problem = "git gc may delete commits of checkpoints below the shallow boundary"
         error_log.append(repository, f"{problem}: {error.message}")
@@ -121,25 +121,25 @@ def record_never_ran_if_new(repository: Repository) -> None:
         record_never_ran(repository)
 
 
-def read_last(repository: Repository) -> Maintained:
+def read_last(repository: Repository) -> MaintenanceState:
     try:
         path = os.path.join(repository.private_dir, ref_names.MAINTAINED)
         with open(path, encoding="utf-8", errors="replace", opener=private_dirs.create) as file:
             started = os.fstat(file.fileno()).st_mtime_ns // 1000
             ended, _, outcome = file.read().removesuffix("\n").partition(" ")
     except OSError:
-        return Maintained()
+        return MaintenanceState()
     if outcome == _NEVER:
-        return Maintained()
+        return MaintenanceState()
     try:
-        return Maintained(started, times.from_text(ended), outcome)
+        return MaintenanceState(started, times.from_text(ended), outcome)
     except ValueError:
         lock = os.path.join(repository.private_dir, ref_names.MAINTENANCE_LOCK)
         is_at_work = is_locked(lock) is not False
-        return Maintained(started, None, _AT_WORK if is_at_work else "was cut off")
+        return MaintenanceState(started, None, _AT_WORK if is_at_work else "was cut off")
 
 
-def has_failed(maintained: Maintained) -> bool:
+def has_failed(maintained: MaintenanceState) -> bool:
     return maintained.outcome.startswith(_FAILED)
 
 
@@ -158,11 +158,11 @@ def pack(repository: Repository) -> None:
     packing.pack_if_many(repository, ref_names.OWN, require_git())
 
 
-def collect(repository: Repository) -> None:
+def collect_garbage(repository: Repository) -> None:
     # git itself only collects after commits, and users who only save never commit.
     values = config.read(repository, r"^(maintenance\.auto|gc\.auto|gc\.cruftpacks)$")
-    switches = [values.get(name, ["true"])[-1] for name in ("maintenance.auto", "gc.auto")]
-    if not all(map(config.is_on, switches)):
+    auto_settings = [values.get(name, ["true"])[-1] for name in ("maintenance.auto", "gc.auto")]
+    if not all(map(config.is_true, auto_settings)):
         return
     # GITCKPT_SKIP: gitckpt's own hooks need not run. A user's pre-auto-gc hook may refuse.
     env = {"GITCKPT_SKIP": "1"}
@@ -173,5 +173,5 @@ def collect(repository: Repository) -> None:
         packing.pack_objects(repository)
     # Unreachable objects wait for two weeks. Before 2.41, git writes each of them as a loose
     # file, warns at each commit and gives up for a day, unless cruft packs are on.
-    cruft = ("-c", "gc.cruftPacks=true") if "gc.cruftpacks" not in values else ()
-    repository.git.run(*cruft, "-c", "gc.autoDetach=false", "gc", "--auto", "--quiet", env=env)
+    cruft_args = ("-c", "gc.cruftPacks=true") if "gc.cruftpacks" not in values else ()
+    repository.git.run(*cruft_args, "-c", "gc.autoDetach=false", "gc", "--auto", "--quiet", env=env)

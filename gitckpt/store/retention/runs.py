@@ -19,7 +19,7 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.leases import Hold
 from gitckpt.store.local_checkpoints import local_oids
 from gitckpt.store.records import heads, ref_names
-from gitckpt.store.records.entry import CheckpointInfo, Query, references
+from gitckpt.store.records.entry import CheckpointInfo, Query, list_references
 from gitckpt.store.records.index import Notify
 from gitckpt.store.retention import worktree
 from gitckpt.store.runs import run_files, summary
@@ -45,88 +45,93 @@ class Fate:
     failure: CkptError | None = None  # why its checkpoints could not be deleted
 
 
-def decide(
+def decide_fates(
     store: Checkpoints, rules: Policy, among: Collection[str] | None = None
 ) -> tuple[list[Fate], dict[str, list[CheckpointInfo]]]:
-    """Decide by policy which runs expire; return all fates, and the due runs' chains."""
-    infos = summary.summaries(store)
+    """Decide by a policy which runs expire; `among` names the only runs that may.
+
+    Returns the fates of all runs, and the checkpoints of each run that expires.
+    """
+    infos = summary.list_summaries(store)
     _, sizes = store.index.sizes()
-    unfinished = {info.run for info in infos if info.status != runstate.COMPLETE}
-    may_expire = len(unfinished) < len(infos) or rules.everything
-    needed = _needed_by(store, unfinished) if may_expire else {}
-    candidates = [RunCandidate(i.run, i.time, i.status, needed.get(i.run, ())) for i in infos]
-    decide_all = partial(policy.apply_to_runs, policy=rules, now=store.clock())
+    unfinished_runs = {info.run for info in infos if info.status != runstate.COMPLETE}
+    may_expire = len(unfinished_runs) < len(infos) or rules.everything
+    referrers = _map_referrers(store, unfinished_runs) if may_expire else {}
+    candidates = [RunCandidate(i.run, i.time, i.status, referrers.get(i.run, ())) for i in infos]
+    decide_all = partial(policy.decide_runs, policy=rules, now=store.clock())
     decisions = {decision.id: decision for decision in decide_all(candidates)}
     # Imported checkpoints have the times of their files, so age counts from the import.
-    if imported := _import_times(store, {run for run in decisions if decisions[run].expires}):
-        candidates = [replace(c, time=max(c.time, imported.get(c.id, 0))) for c in candidates]
+    if import_times := _import_times(store, {run for run in decisions if decisions[run].expires}):
+        candidates = [replace(c, time=max(c.time, import_times.get(c.id, 0))) for c in candidates]
         decisions = {decision.id: decision for decision in decide_all(candidates)}
     if not rules.everything:
         reason = "only expire --all removes imported runs"
-        decisions |= {run: Decision(run, expires=False, reason=reason) for run in imported}
-    may_go = sizes.keys() if among is None else sizes.keys() & set(among)  # all recorded runs
-    due = {run for run in decisions if decisions[run].expires and run in may_go}
-    chains = chains_of(store, due)
+        decisions |= {run: Decision(run, expires=False, reason=reason) for run in import_times}
+    eligible = sizes.keys() if among is None else sizes.keys() & set(among)  # all recorded runs
+    due_runs = {run for run in decisions if decisions[run].expires and run in eligible}
+    chains = chains_of(store, due_runs)
     unmerged = set() if rules.everything else _unmerged(store, [c[-1] for c in chains.values()])
     fates = []
     for info in infos:
         run, chain = info.run, chains.get(info.run, [])
         # Another process may have removed the checkpoints meanwhile.
-        size = len(chain) if run in due else sizes.get(run, (0, "", ""))[0]
+        checkpoint_count = len(chain) if run in due_runs else sizes.get(run, (0, "", ""))[0]
         is_due, reason = bool(chain), decisions[run].reason
-        fate = Fate(run, info.label, size, info.path, is_due, is_due, reason)
-        fates.append(_spare_result(fate, chain) if run in unmerged else fate)
+        fate = Fate(run, info.label, checkpoint_count, info.path, is_due, is_due, reason)
+        fates.append(_keep_result(fate, chain) if run in unmerged else fate)
     return fates, chains
 
 
-def predict(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
-    predicted = []
+def predict_removals(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
+    predicted_fates = []
     for fate in fates:
         try:
             reason = worktree.reason_to_stay(store, fate.run) if fate.expires else None
         except CkptError as error:
             reason = error.message
-        predicted.append(replace(fate, expires=False, reason=reason) if reason else fate)
-    return predicted
+        predicted_fates.append(replace(fate, expires=False, reason=reason) if reason else fate)
+    return predicted_fates
 
 
 def squashable(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[CheckpointInfo, str]]:
-    """Return unreferenced progress checkpoints of complete phases, with phase, by id."""
-    in_progress = store.list(Query(in_run=True, status="progress", triggers=[PHASE]))
-    chains = chains_of(store, {str(entry.run) for entry in in_progress}.difference(but))
+    """Return the progress checkpoints of complete phases, each with its phase, by id."""
+    progress_entries = store.list(Query(in_run=True, status="progress", triggers=[PHASE]))
+    chains = chains_of(store, {str(entry.run) for entry in progress_entries}.difference(but))
     candidates: dict[str, tuple[CheckpointInfo, str]] = {}
-    remaining: dict[str, str] = {}
+    remaining_oids: dict[str, str] = {}
     for chain in chains.values():
-        phases = policy.squashed((entry.id, entry.label, entry.trigger) for entry in chain)
+        phases = policy.find_squashed((entry.id, entry.label, entry.trigger) for entry in chain)
         for entry in chain if phases else ():
             if entry.id in phases:
                 candidates[entry.id] = entry, phases[entry.id]
             else:
-                remaining[entry.id] = entry.oid
+                remaining_oids[entry.id] = entry.oid
     if candidates:
         sizes = store.index.sizes()[1]
-        firsts = {id_: oid for run, (_, id_, oid) in sizes.items() if run not in but}
-        for checkpoint in _documents(store, remaining | firsts):
-            for _, id_ in references(checkpoint):
+        first_oids = {id_: oid for run, (_, id_, oid) in sizes.items() if run not in but}
+        for checkpoint in _read_documents(store, remaining_oids | first_oids):
+            for _, id_ in list_references(checkpoint):
                 candidates.pop(id_, None)
     return candidates
 
 
-def needed_by(store: Checkpoints, run: str) -> str | None:
-    infos = summary.summaries(store)
-    unfinished = {info.run for info in infos if info.status != runstate.COMPLETE}
-    return min(_needed_by(store, unfinished).get(run, ()), default=None)
+def find_referring_run(store: Checkpoints, run: str) -> str | None:
+    infos = summary.list_summaries(store)
+    unfinished_runs = {info.run for info in infos if info.status != runstate.COMPLETE}
+    return min(_map_referrers(store, unfinished_runs).get(run, ()), default=None)
 
 
 def referenced_checkpoints(store: Checkpoints) -> set[str]:
     """Return the ids that the first or newest checkpoint of any run refers to."""
     # For example, the checkpoint that a run was forked from.
-    ends = {id_: oid for _, id_, oid in store.index.sizes()[1].values()}
-    ends |= {row[2]: row[3] for row in store.index.run_rows()}
-    return {id_ for document in _documents(store, ends) for _, id_ in references(document)}
+    end_oids = {id_: oid for _, id_, oid in store.index.sizes()[1].values()}
+    end_oids |= {run_row[2]: run_row[3] for run_row in store.index.run_rows()}
+    return {
+        id_ for document in _read_documents(store, end_oids) for _, id_ in list_references(document)
+    }
 
 
-def remove(
+def remove_runs(
     store: Checkpoints,
     chains: Chains,
     fates: Sequence[Fate],
@@ -134,36 +139,36 @@ def remove(
     *,
     settled: bool = True,
 ) -> list[Fate]:
-    """Remove the runs that expire; return all fates, changed for runs that stayed."""
-    due = [fate for fate in fates if fate.expires]
+    """Remove the runs whose fate is to expire; return all fates with the outcomes."""
+    due_fates = [fate for fate in fates if fate.expires]
     results: dict[str, Fate] = {}
-    for start in range(0, len(due), _AT_ONCE):
-        batch = due[start : start + _AT_ONCE]
-        holds, refused = store.leases.acquire_all([fate.run for fate in batch], worktree.HOLDER)
+    for start in range(0, len(due_fates), _AT_ONCE):
+        batch = due_fates[start : start + _AT_ONCE]
+        leases, refusals = store.leases.acquire_all([fate.run for fate in batch], worktree.HOLDER)
         try:
             # Worktrees before checkpoints: their contents are compared to the newest checkpoints.
-            newest = heads.newest_of(store.index, store.repository, holds)
+            newest = heads.find_newest_by_run(store.index, store.repository, leases)
             for fate in batch:
-                progress(f"removing run {fate.run}, {len(results) + 1} of {len(due)}")
-                last = chains[fate.run][-1]
-                reason = refused[fate.run].message if fate.run in refused else None
-                reason = reason or _remove_files(store, fate.run, last, newest.get(fate.run))
+                progress(f"removing run {fate.run}, {len(results) + 1} of {len(due_fates)}")
+                last_entry = chains[fate.run][-1]
+                reason = refusals[fate.run].message if fate.run in refusals else None
+                reason = reason or _remove_files(store, fate.run, last_entry, newest.get(fate.run))
                 results[fate.run] = replace(fate, expires=False, reason=reason) if reason else fate
             going = [fate for fate in batch if results[fate.run].expires]
-            failures = _delete(store, chains, going, progress, settled=settled)
+            failures = _delete_checkpoints(store, chains, going, progress, settled=settled)
             for run, error in failures.items():
                 fate = replace(results[run], expires=False, reason=error.message)
                 results[run] = replace(fate, failure=error)
-            removed = [fate.run for fate in going if fate.run not in failures and not fate.keeps]
-            _delete_leases(store, {run: holds.pop(run) for run in removed})
+            done_runs = [fate.run for fate in going if fate.run not in failures and not fate.keeps]
+            _delete_leases(store, {run: leases.pop(run) for run in done_runs})
         finally:
-            for hold in holds.values():
+            for lease in leases.values():
                 with contextlib.suppress(BusyError):  # another process has it by now
-                    hold.release()
+                    lease.release()
     return [results.get(fate.run, fate) for fate in fates]
 
 
-def _delete(
+def _delete_checkpoints(
     store: Checkpoints, chains: Chains, going: Sequence[Fate], progress: Notify, *, settled: bool
 ) -> dict[str, CkptError]:
     failures: dict[str, CkptError] = {}
@@ -171,33 +176,33 @@ def _delete(
         going = [fate for fate in going if fate.run not in failures]
         kept_ids = {id_ for fate in going for id_ in fate.keeps}
         # The last phase and checkpoint are deleted last: after a kill, the next call goes on.
-        last = {entry.id for fate in going for entry in _ending(chains[fate.run])} - kept_ids
+        last = {entry.id for fate in going for entry in _last_entries(chains[fate.run])} - kept_ids
         runs = {e.id: fate.run for fate in going for e in chains[fate.run] if e.id not in kept_ids}
         if not runs:
             return failures
         progress(f"removing {len(runs)} checkpoints of runs")
         try:
-            names = [fate.run for fate in going]
-            store.remove(runs.keys(), settled=settled, runs=names, last=last)
+            run_ids = [fate.run for fate in going]
+            store.remove(runs.keys(), settled=settled, runs=run_ids, last=last)
             return failures
         except CkptError as error:
-            if not (stuck := names_in_error(error, {*runs, *names})):
+            if not (stuck_names := names_in_error(error, {*runs, *run_ids})):
                 raise
-            failures |= dict.fromkeys((runs.get(name, name) for name in stuck), error)
+            failures |= dict.fromkeys((runs.get(name, name) for name in stuck_names), error)
 
 
 def names_in_error(error: CkptError, names: Collection[str]) -> set[str]:
-    text = error.path if isinstance(error, LockHeld) else ""
-    text = error.stderr if isinstance(error, GitError) else text
-    return set(_REF.findall(text)).intersection(names)
+    error_text = error.path if isinstance(error, LockHeld) else ""
+    error_text = error.stderr if isinstance(error, GitError) else error_text
+    return set(_REF.findall(error_text)).intersection(names)
 
 
 def delete_orphan_leases(store: Checkpoints) -> None:
     refs = store.refs.iterate(ref_names.LEASES)
     runs = [ref.removeprefix(ref_names.LEASES) for ref, _ in refs]
-    existing = set(store.index.runs()) if runs else set()
+    existing_runs = set(store.index.runs()) if runs else set()
     for run in runs:
-        if run in existing or store.refs.read(ref_names.RUNS + run) is not None:
+        if run in existing_runs or store.refs.read(ref_names.RUNS + run) is not None:
             continue
         try:
             if (lease := store.leases.read(run)) is not None and not store.leases.is_held(*lease):
@@ -207,34 +212,33 @@ def delete_orphan_leases(store: Checkpoints) -> None:
 
 
 def _import_times(store: Checkpoints, due: Collection[str]) -> dict[str, int]:
-    newest = heads.newest_of(store.index, store.repository, due) if due else {}
+    newest = heads.find_newest_by_run(store.index, store.repository, due) if due else {}
     oids = {entry.id: entry.oid for entry in newest.values() if entry.trigger.startswith(IMPORT)}
-    origins = {str(document.run): document.imported for document in _documents(store, oids)}
+    origins = {str(document.run): document.imported for document in _read_documents(store, oids)}
     return {run: times.from_text(origin.at) for run, origin in origins.items() if origin}
 
 
-def _spare_result(fate: Fate, chain: Sequence[CheckpointInfo]) -> Fate:
-    keeps = tuple(dict.fromkeys(entry.id for entry in reversed(_ending(chain))))
+def _keep_result(fate: Fate, chain: Sequence[CheckpointInfo]) -> Fate:
+    kept_ids = tuple(dict.fromkeys(entry.id for entry in reversed(_last_entries(chain))))
     reason = "no branch contains the result"
-    if len(keeps) == len(chain) and fate.path is None:
+    if len(kept_ids) == len(chain) and fate.path is None:
         return replace(fate, is_due=False, expires=False, reason=reason)
     reason = f"{fate.reason}; the last checkpoint stays: {reason}"
-    return replace(fate, keeps=keeps, reason=reason)
+    return replace(fate, keeps=kept_ids, reason=reason)
 
 
 def _unmerged(store: Checkpoints, newest: Sequence[CheckpointInfo]) -> set[str]:
-    """Return the runs whose `newest` commit or files are in no branch or tag."""
-    documents = list(_documents(store, {entry.id: entry.oid for entry in newest}))
+    documents = list(_read_documents(store, {entry.id: entry.oid for entry in newest}))
     dirty = {str(d.run) for d in documents if d.worktree is not None and d.worktree.dirty}
     commits = {str(d.run): d.git_sha for d in documents if d.git_sha and str(d.run) not in dirty}
     if not commits:
         return dirty
-    existing = store.repository.cat_file.existing(sorted(set(commits.values())))
-    data = "".join(f"{commit}\n" for commit in existing).encode("ascii")
-    words = ("rev-list", "--stdin", "--not", "--branches", "--tags", "--remotes")
-    outside = set(store.repository.git.run(*words, data=data).out.decode("ascii").split())
-    reached = set(existing) - outside
-    return dirty | {run for run, commit in commits.items() if commit not in reached}
+    existing_commits = store.repository.cat_file.list_existing(sorted(set(commits.values())))
+    data = "".join(f"{commit}\n" for commit in existing_commits).encode("ascii")
+    arguments = ("rev-list", "--stdin", "--not", "--branches", "--tags", "--remotes")
+    unreached = set(store.repository.git.run(*arguments, data=data).out.decode("ascii").split())
+    reached_commits = set(existing_commits) - unreached
+    return dirty | {run for run, commit in commits.items() if commit not in reached_commits}
 
 
 def _remove_files(
@@ -245,7 +249,7 @@ def _remove_files(
         return "the run has continued meanwhile"
     try:
         reason = worktree.remove_worktree(store, run, decided)
-        files = run_files.of_run(store.repository, run).path
+        files = run_files.files_of_run(store.repository, run).path
         if reason is None and os.path.isdir(files):
             worktree.delete_directory(files)
     except CkptError as error:
@@ -253,51 +257,50 @@ def _remove_files(
     return reason
 
 
-def _ending(chain: Sequence[CheckpointInfo]) -> tuple[CheckpointInfo, ...]:
-    """Return a run's newest checkpoint, and its newest checkpoint by a driver."""
-    driven = [entry for entry in chain if entry.trigger == PHASE]
-    return (chain[-1], *driven[-1:])
+def _last_entries(chain: Sequence[CheckpointInfo]) -> tuple[CheckpointInfo, ...]:
+    driver_entries = [entry for entry in chain if entry.trigger == PHASE]
+    return (chain[-1], *driver_entries[-1:])
 
 
 def _delete_leases(store: Checkpoints, holds: Mapping[str, Hold]) -> None:
     updates = [Update(ref_names.LEASES + run, "", hold.update().old) for run, hold in holds.items()]
-    is_over = False
+    is_deleted = False
     try:
         if updates:
             store.refs.update(updates)
-        is_over = True
+        is_deleted = True
     except (RefMoved, LockHeld):
         return  # `delete_orphan_leases` tries each lease
     finally:
         for hold in holds.values():
-            hold.close(is_over=is_over)
+            hold.close(is_over=is_deleted)
 
 
 def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[CheckpointInfo]]:
-    """Map runs to their checkpoints, by sequence; fetched ones come first."""
-    chains = heads.chains_of(store.index, runs)
+    """Map runs to their checkpoints in order of sequence, but fetched ones first."""
+    chains = heads.group_by_run(store.index, runs)
     for run, chain in chains.items():
         oids = local_oids(store.repository, run)
         chain.sort(key=lambda entry: (entry.oid in oids, entry.sequence or 0, entry.id))
     return chains
 
 
-def _needed_by(store: Checkpoints, unfinished: Collection[str]) -> dict[str, set[str]]:
-    """Return, for each run, the unfinished runs that refer to its checkpoints."""
+def _map_referrers(store: Checkpoints, unfinished: Collection[str]) -> dict[str, set[str]]:
     chains = chains_of(store, unfinished).values()
-    ends = {entry.id: entry.oid for chain in chains for entry in (chain[0], chain[-1])}
-    pairs = [(id_, d.run) for d in _documents(store, ends) for _, id_ in references(d)]
-    entries = store.list(Query(ids=sorted({id_ for id_, _ in pairs}))) if pairs else ()
-    runs = {entry.id: entry.run for entry in entries}
-    needed: dict[str, set[str]] = {}
-    for id_, referrer in pairs:
-        if (run := runs.get(id_)) is not None and run != referrer:
-            needed.setdefault(run, set()).add(str(referrer))
-    return needed
+    end_oids = {entry.id: entry.oid for chain in chains for entry in (chain[0], chain[-1])}
+    mentions = [
+        (id_, d.run) for d in _read_documents(store, end_oids) for _, id_ in list_references(d)
+    ]
+    entries = store.list(Query(ids=sorted({id_ for id_, _ in mentions}))) if mentions else ()
+    run_by_id = {entry.id: entry.run for entry in entries}
+    referrers: dict[str, set[str]] = {}
+    for id_, referrer in mentions:
+        if (run := run_by_id.get(id_)) is not None and run != referrer:
+            referrers.setdefault(run, set()).add(str(referrer))
+    return referrers
 
 
-def _documents(store: Checkpoints, oids: Mapping[str, str]) -> Iterable[Checkpoint]:
-    """Yield the readable checkpoints among `oids` (id to oid), without their states."""
+def _read_documents(store: Checkpoints, oids: Mapping[str, str]) -> Iterable[Checkpoint]:
     for id_, content in zip(oids, store.objects.read(list(oids.values())), strict=True):
         try:
             if content is not None:

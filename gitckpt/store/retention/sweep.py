@@ -30,112 +30,116 @@ _ADMIN = (
 )
 
 
-def sweep(repository: Repository, refs: Refs, tell: Notify = lambda _: None) -> list[str]:
-    """Delete the object refs of checkpoints that do not exist; return these refs."""
+def sweep_refs(repository: Repository, refs: Refs, tell: Notify = lambda _: None) -> list[str]:
+    """Delete refs to objects of checkpoints that do not exist; return these refs."""
     if repository.has_reftable:
         return []  # its transactions are atomic
-    with ref_names.write_lock(repository, 0) as is_alone:
-        if not is_alone:
+    with ref_names.write_lock(repository, 0) as is_acquired:
+        if not is_acquired:
             return []
         # The stale lock of a ref that is never written again is only removed here.
         heads.discard_stale_locks(repository, tell)
-        spaces = [space for space in ref_names.OWN if f"{space}/" != ref_names.CHECKPOINTS]
-        oids = dict(refs.iterate(*spaces))
+        ref_prefixes = [prefix for prefix in ref_names.OWN if f"{prefix}/" != ref_names.CHECKPOINTS]
+        oids = dict(refs.iterate(*ref_prefixes))
         if any(ref.startswith(ref_names.OBJECTS) for ref in oids):
             # List these refs last: a checkpoint is written after its object refs.
             oids |= dict(refs.iterate(ref_names.CHECKPOINTS))
-        orphans = [ref for ref in oids if _is_orphan(repository, ref, oids)]
-        if leftover := [ref for ref in orphans if not commit_refs.is_young(repository, ref)]:
-            refs.update([Update(ref, "", oids[ref]) for ref in leftover])
-        return leftover
+        orphan_refs = [ref for ref in oids if _is_orphan(repository, ref, oids)]
+        if old_orphans := [
+            ref for ref in orphan_refs if not commit_refs.is_recently_written(repository, ref)
+        ]:
+            refs.update([Update(ref, "", oids[ref]) for ref in old_orphans])
+        return old_orphans
 
 
 def sweep_files(repository: Repository) -> list[str]:
-    leftover_files = left_files(repository).items()
+    leftover_files = find_leftover_files(repository).items()
     paths = [path for path, mark in leftover_files if leftovers.discard(path, mark)]
     prefix, suffix = ref_names.FILES_LOCK.split("{}")
     for name in names_in(repository.private_dir):
         if name.startswith(prefix) and name.endswith(suffix):
             path = os.path.join(repository.private_dir, name)
-            with Lock(path, 0) as is_unused:
-                if is_unused:
+            with Lock(path, 0) as is_acquired:
+                if is_acquired:
                     os.unlink(path)
                     paths.append(path)
     abandoned = ownership.list_abandoned(repository)
-    return sorted([*paths, *(path for path in abandoned if ownership.discard(repository, path))])
+    return sorted(
+        [*paths, *(path for path in abandoned if ownership.discard_abandoned(repository, path))]
+    )
 
 
-def left_files(repository: Repository) -> dict[str, leftovers.FileMark]:
-    scratch = ((path, leftovers.mark(path)) for path in _scratch(repository))
+def find_leftover_files(repository: Repository) -> dict[str, leftovers.FileMark]:
+    marked_files = ((path, leftovers.read_mark(path)) for path in _list_scratch_files(repository))
     return {
         **leftovers.find_stale_objects(repository),
-        **_stale_keep_files(repository),
-        **_unfinished_worktrees(repository),
-        **{path: mark for path, mark in scratch if mark is not None and _is_abandoned(path)},
+        **_find_stale_keep_files(repository),
+        **_find_unfinished_worktrees(repository),
+        **{path: mark for path, mark in marked_files if mark is not None and _is_abandoned(path)},
     }
 
 
 def scratch_files(repository: Repository) -> list[str]:
     return [
         *leftovers.find_temporary_objects(repository),
-        *_scratch(repository),
-        *_stale_keep_files(repository),
-        *_unfinished_worktrees(repository),
+        *_list_scratch_files(repository),
+        *_find_stale_keep_files(repository),
+        *_find_unfinished_worktrees(repository),
     ]
 
 
-def kind_of(path: str) -> str:
-    """Return the pattern that names a kind of scratch files, such as "ckpt/index.*"."""
+def scratch_kind_of(path: str) -> str:
+    """Return the pattern for files of the same kind as `path`, such as "ckpt/index.*"."""
     name = os.path.basename(path)
     for prefix, pattern in ((".tmp-", ".tmp-*-pack-*"), ("tmp_objdir-", "tmp_objdir-*")):
         if name.startswith(prefix):
             return pattern
     if name.startswith(("tmp_", "bulk_")):
         return f"{'_'.join(name.split('_')[:2])}_*"
-    parent = os.path.basename(os.path.dirname(path))
-    if name.endswith(".keep") and parent == "pack":
+    parent_name = os.path.basename(os.path.dirname(path))
+    if name.endswith(".keep") and parent_name == "pack":
         return "pack-*.keep"
-    if parent == "worktrees":
+    if parent_name == "worktrees":
         return "worktrees/*"
     kind = name.partition(".")[0]
     return f"{kind}.*" if kind in _ADMIN else f"ckpt/{kind}.*"
 
 
-def _scratch(repository: Repository) -> list[str]:
+def _list_scratch_files(repository: Repository) -> list[str]:
     paths = []
-    admin = [git_dir for git_dir, _ in administration.registered(repository)]
-    for directory in (repository.private_dir, repository.common_dir, *admin):
-        kinds = _PRIVATE if directory == repository.private_dir else _ADMIN
+    git_dirs = [git_dir for git_dir, _ in administration.registered(repository)]
+    for directory in (repository.private_dir, repository.common_dir, *git_dirs):
+        scratch_kinds = _PRIVATE if directory == repository.private_dir else _ADMIN
         for name in names_in(directory):
             kind, _, suffix = name.partition(".")
-            if kind in kinds and suffix.partition(".")[0].isdigit():
+            if kind in scratch_kinds and suffix.partition(".")[0].isdigit():
                 paths.append(os.path.join(directory, name))
     return paths
 
 
-def _unfinished_worktrees(repository: Repository) -> dict[str, leftovers.FileMark]:
+def _find_unfinished_worktrees(repository: Repository) -> dict[str, leftovers.FileMark]:
     # Left by a killed `git worktree add`: git locks the new worktree, so it is never pruned.
-    unfinished = filter(
-        ownership.is_locked_by_gitckpt, administration.unfinished_git_dirs(repository)
+    unfinished_dirs = filter(
+        ownership.is_locked_by_gitckpt, administration.list_unfinished(repository)
     )
-    return leftovers.find_older(times.GRACE, unfinished)
+    return leftovers.find_old_files(times.GRACE, unfinished_dirs)
 
 
-def _stale_keep_files(repository: Repository) -> dict[str, leftovers.FileMark]:
+def _find_stale_keep_files(repository: Repository) -> dict[str, leftovers.FileMark]:
     # Git never repacks or deletes the contents of a kept pack.
     marks = {}
     directory = os.path.join(repository.common_dir, "objects", "pack")
     for path in [
         os.path.join(directory, name) for name in names_in(directory) if name.endswith(".keep")
     ]:
-        mark = leftovers.mark(path)
+        mark = leftovers.read_mark(path)
         try:
             with open(path, "rb") as file:
                 owner, _, pid = file.read(100).strip().partition(b" ")
         except OSError:
             continue
-        is_ours = owner == b"gitckpt" and pid.isdigit() and not leftovers.is_alive(int(pid))
-        if mark is not None and is_ours and time.time() - mark.changed > times.GRACE:
+        is_stale = owner == b"gitckpt" and pid.isdigit() and not leftovers.is_alive(int(pid))
+        if mark is not None and is_stale and time.time() - mark.changed > times.GRACE:
             marks[path] = mark
     return marks
 

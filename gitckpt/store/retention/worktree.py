@@ -15,7 +15,7 @@ from gitckpt.git.lock import Lock
 from gitckpt.git.objects import diff
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration, modules
-from gitckpt.model.arguments import first_of, shell_word
+from gitckpt.model.arguments import join_first, shell_word
 from gitckpt.model.checkpoint import SUBMODULE, Checkpoint, Omitted
 from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.model.values import replace
@@ -28,7 +28,7 @@ from gitckpt.store.records.entry import CheckpointInfo
 from gitckpt.store.runs import run_files
 from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.worktrees import opener, ownership
-from gitckpt.store.worktrees.resumption import record_leftover
+from gitckpt.store.worktrees.resumption import record_deleted_worktree
 
 Reason = str | None  # a clause why a worktree stays; None if it was removed or may be removed
 
@@ -36,44 +36,44 @@ Reason = str | None  # a clause why a worktree stays; None if it was removed or 
 _USER_REFS = ("refs/heads", "refs/tags", "refs/stash")
 
 
-def unsaved_submodules(store: Checkpoints, git_dir: str) -> list[str]:
+def describe_unsaved_submodules(store: Checkpoints, git_dir: str) -> list[str]:
     descriptions = []
-    for name, submodule, counterpart in modules.pairs(store.repository, git_dir):
+    for name, submodule, counterpart in modules.iterate_pairs(store.repository, git_dir):
         if counterpart is None:
             descriptions.append(f"the only repository of submodule {name}")
             continue
-        unsaved = _unsaved_refs(store, submodule, counterpart)
+        unsaved = _unsaved_in(store, submodule, counterpart)
         descriptions += [f"{description} in submodule {name}" for description in unsaved]
     return descriptions
 
 
-def _unsaved_refs(store: Checkpoints, submodule: Repository, counterpart: Repository) -> list[str]:
+def _unsaved_in(store: Checkpoints, submodule: Repository, counterpart: Repository) -> list[str]:
     descriptions = ["linked worktrees"] if administration.registered(submodule) else []
-    form = "--format=%(objectname) %(objecttype) %(refname)"
-    output = submodule.git.run("for-each-ref", form, *_USER_REFS).out
+    format_option = "--format=%(objectname) %(objecttype) %(refname)"
+    output = submodule.git.run("for-each-ref", format_option, *_USER_REFS).out
     for line in output.decode("utf-8", "replace").split("\n")[:-1]:
-        oid, kind, ref = line.split(" ", 2)
-        if kind not in ("commit", "tag"):
-            exists = counterpart.cat_file.info(ref) == submodule.cat_file.info(ref)
+        oid, object_type, ref = line.split(" ", 2)
+        if object_type not in ("commit", "tag"):
+            is_saved = counterpart.cat_file.info(ref) == submodule.cat_file.info(ref)
         else:
-            unreached = submodule.git.run(
+            unreached_commit = submodule.git.run(
                 "rev-list", "--max-count=1", oid, "--not", "--remotes"
             ).out.strip()
-            exists = not unreached or _is_reached(counterpart, oid)
-        if not exists:
+            is_saved = not unreached_commit or _is_reached(counterpart, oid)
+        if not is_saved:
             descriptions.append(f"{ref.removeprefix('refs/heads/')} ({oid[:12]})")
-    with contextlib.closing(store.seen_from(submodule, "plumbing")) as view:
-        unsaved = [entry.id for entry in view.list() if entry.trigger != SUBMODULE]
-        descriptions += [f"checkpoint {id_}" for id_ in unsaved]
+    with contextlib.closing(store.seen_from(submodule, "plumbing")) as inner_store:
+        unsaved_ids = [entry.id for entry in inner_store.list() if entry.trigger != SUBMODULE]
+        descriptions += [f"checkpoint {id_}" for id_ in unsaved_ids]
     return descriptions
 
 
 def _is_reached(counterpart: Repository, oid: str) -> bool:
     if counterpart.cat_file.info(oid) is None:
         return False
-    words = ("rev-list", "--max-count=1", oid, "--not", "--branches", "--tags", "--remotes")
-    listed = counterpart.git.run(*words, ok=(0, 128))
-    return listed.code == 0 and not listed.out.strip()
+    arguments = ("rev-list", "--max-count=1", oid, "--not", "--branches", "--tags", "--remotes")
+    unreached = counterpart.git.run(*arguments, ok=(0, 128))
+    return unreached.code == 0 and not unreached.out.strip()
 
 
 HOLDER = "git ckpt expire"  # `holder` of leases during a removal; also the command to retry it
@@ -87,16 +87,16 @@ _SHOWN = 3  # number of unsaved paths to show
 
 
 def remove_worktree(store: Checkpoints, run: str, newest: CheckpointInfo | None = None) -> Reason:
-    """Remove a run's worktree unless it has contents that no checkpoint has."""
+    """Remove a run's worktree; return why it stays, such as unsaved contents, or None."""
     lease = store.leases.read(run)
     if lease is not None and store.leases.is_held(*lease) and lease[1].is_ours:
-        return _remove(store, run, newest)
+        return _remove_worktrees(store, run, newest)
     try:
         hold = store.leases.acquire(run, HOLDER)
     except LeaseHeld as error:
         return error.message
     try:
-        return _remove(store, run, None)
+        return _remove_worktrees(store, run, None)
     finally:
         with contextlib.suppress(LeaseLost):
             hold.release()
@@ -106,42 +106,42 @@ def reason_to_stay(store: Checkpoints, run: str) -> str | None:
     """Return why `remove_worktree` would leave the worktree, or None; change nothing."""
     lease = store.leases.read(run)
     if lease is not None and store.leases.is_held(*lease) and not lease[1].is_ours:
-        return store.leases.refusal(*lease).message
-    return _remove(store, run, None, dry_run=True)
+        return store.leases.held_error(*lease).message
+    return _remove_worktrees(store, run, None, dry_run=True)
 
 
 def is_pushed(store: Checkpoints, run: str) -> bool:
     """Return whether a remote-tracking branch contains the last commit of a run."""
-    commit = _newest(store, run).git_sha
+    commit = _newest_checkpoint(store, run).git_sha
     for _, path in _worktrees_of(store.repository, run):
-        if (repository := administration.seen_from(store.repository, path)) is not None:
-            with store.seen_from(repository, "plumbing") as view:
-                commit = view.objects.head()[0]
+        if (repository := administration.open_linked(store.repository, path)) is not None:
+            with store.seen_from(repository, "plumbing") as worktree_store:
+                commit = worktree_store.objects.head()[0]
     if not commit:
         return False
-    words = ("for-each-ref", "--count=1", f"--contains={commit}", "refs/remotes")
-    return store.repository.git.run(*words).out != b""
+    arguments = ("for-each-ref", "--count=1", f"--contains={commit}", "refs/remotes")
+    return store.repository.git.run(*arguments).out != b""
 
 
-def finish(repository: Repository) -> list[str]:
+def finish_removals(repository: Repository) -> list[str]:
     """Finish or undo the removals that a kill interrupted; return error messages."""
     failures = []
-    with Lock(os.path.join(repository.make_private_dir(), _LOCK), 0) as is_alone:
-        for parked in _parked(repository) if is_alone else ():
+    with Lock(os.path.join(repository.make_private_dir(), _LOCK), 0) as is_acquired:
+        for parked_dir in _list_parked(repository) if is_acquired else ():
             try:
-                _finish(parked)
+                _finish_removal(parked_dir)
             except WorktreeError as error:
                 failures.append(f"{error.message}; {error.hint}")
     return failures
 
 
-def list_interrupted(repository: Repository) -> list[str]:
-    parked = _parked(repository)
-    paths = [*parked, *(_read_note(path).get("stage", "") for path in parked)]
+def list_interrupted_removals(repository: Repository) -> list[str]:
+    parked_dirs = _list_parked(repository)
+    paths = [*parked_dirs, *(_read_paths(path).get("stage", "") for path in parked_dirs)]
     return [path for path in paths if os.path.isdir(path)]
 
 
-def _parked(repository: Repository) -> list[str]:
+def _list_parked(repository: Repository) -> list[str]:
     names = [name for name in names_in(repository.private_dir) if name.startswith(_PARKED)]
     return [os.path.join(repository.private_dir, name) for name in names]
 
@@ -160,34 +160,34 @@ def delete_directory(path: str) -> None:
         raise WorktreeError(f"cannot delete {path}: {reason}", hint=f"{hint}: {HOLDER}") from None
 
 
-def _remove(
+def _remove_worktrees(
     store: Checkpoints, run: str, newest: CheckpointInfo | None, *, dry_run: bool = False
 ) -> Reason:
     if not dry_run:
-        finish(store.repository)  # `expire` reports the errors
-    last = newest or _newest(store, run)
+        finish_removals(store.repository)  # `expire` reports the errors
+    latest = newest or _newest_checkpoint(store, run)
     paths = [path for pair in _worktrees_of(store.repository, run) for path in pair]
-    mounted = mounts.describe(*paths, run_files.of_run(store.repository, run).path)
-    if mounted is not None:
-        return mounted
+    mount_reason = mounts.describe(*paths, run_files.files_of_run(store.repository, run).path)
+    if mount_reason is not None:
+        return mount_reason
     for git_dir, path in _worktrees_of(store.repository, run):
-        if (reason := _reason(store, store.read(last.id), git_dir, path)) is not None:
+        if (reason := _reason_to_keep(store, store.read(latest.id), git_dir, path)) is not None:
             return reason
         if dry_run:
             continue
-        for _, submodule, counterpart in modules.pairs(store.repository, git_dir):
+        for _, submodule, counterpart in modules.iterate_pairs(store.repository, git_dir):
             if counterpart is not None:  # copy the checkpoints to the submodule's main repository
                 submodules.copy_checkpoints(store, submodule, counterpart)
         if os.path.lexists(path):  # ignored files go, as with `git worktree remove`
-            _take_away(store.repository, git_dir, path)
+            _delete_worktree(store.repository, git_dir, path)
         else:
-            record_leftover(store, git_dir, path)
-            administration.forget(store.repository, git_dir)
-    return _forgotten(store.repository, run)
+            record_deleted_worktree(store, git_dir, path)
+            administration.remove_git_dir(store.repository, git_dir)
+    return _reason_if_forgotten(store.repository, run)
 
 
-def _newest(store: Checkpoints, run: str) -> CheckpointInfo:
-    if (newest := heads.newest(store.index, store.repository, run)) is None:
+def _newest_checkpoint(store: Checkpoints, run: str) -> CheckpointInfo:
+    if (newest := heads.find_newest(store.index, store.repository, run)) is None:
         raise NotFoundError(f"no run {run}", hint="list the runs: git ckpt runs")
     return newest
 
@@ -198,12 +198,12 @@ def _worktrees_of(repository: Repository, run: str) -> Iterator[tuple[str, str]]
             yield git_dir, path
 
 
-def _forgotten(repository: Repository, run: str) -> str | None:
-    """Return a reason if git no longer lists a directory that was the run's worktree."""
-    configured = settings.read(repository).worktree_dir
-    if configured is None and administration.main_worktree(repository) is None:
+def _reason_if_forgotten(repository: Repository, run: str) -> str | None:
+    """Return an error message if the worktree exists, but git forgot it; else None."""
+    configured_dir = settings.read(repository).worktree_dir
+    if configured_dir is None and administration.main_worktree(repository) is None:
         return None
-    path = os.path.join(opener.default_root(repository, configured), run)
+    path = os.path.join(opener.default_root(repository, configured_dir), run)
     git_dir = administration.git_dir_of(path)
     if (
         git_dir is None
@@ -214,57 +214,57 @@ def _forgotten(repository: Repository, run: str) -> str | None:
     return f"git no longer lists the worktree {path}; to register it: git ckpt resume {run}"
 
 
-def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> str | None:
+def _reason_to_keep(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> str | None:
     if not os.path.lexists(path) and modules.has_modules(git_dir):
         return f"the worktree {path} is missing, and {git_dir} has repositories of submodules"
     if ownership.is_locked_by_user(git_dir):
         return f"the worktree {path} is locked"
-    if not ownership.is_same(administration.git_dir_of(path), git_dir):
+    if not ownership.is_same_directory(administration.git_dir_of(path), git_dir):
         if (moved := administration.find_moved(store.repository, git_dir, path)) is not None:
             return (
                 f"the worktree was moved to {moved}; run: git worktree repair {shell_word(moved)}"
             )
         return f"{path} is no longer the worktree of the run" if os.path.lexists(path) else None
     is_broken = administration.lacks_commondir(store.repository, git_dir)
-    if is_broken or administration.lacks_head(git_dir):
+    if is_broken or administration.lacks_valid_head(git_dir):
         return f"git cannot use the worktree {path}; to repair it: git ckpt resume {newest.run}"
-    if _is_inside(path) or os.path.realpath(store.repository.git_dir) == os.path.realpath(git_dir):
+    if _has_cwd(path) or os.path.realpath(store.repository.git_dir) == os.path.realpath(git_dir):
         return f"the current directory is in the worktree {path}"
-    if not (unsaved := _unsaved(store, newest, path) + unsaved_submodules(store, git_dir)):
+    if not (losses := _unsaved(store, newest, path) + describe_unsaved_submodules(store, git_dir)):
         return None
-    return f"the worktree {path} {HOLDS}: {first_of(unsaved, _SHOWN)}"
+    return f"the worktree {path} {HOLDS}: {join_first(losses, _SHOWN)}"
 
 
-def _is_inside(path: str) -> bool:
-    top = os.path.realpath(path)
+def _has_cwd(path: str) -> bool:
+    real_path = os.path.realpath(path)
     try:
-        return os.path.commonpath([os.path.realpath(os.getcwd()), top]) == top
+        return os.path.commonpath([os.path.realpath(os.getcwd()), real_path]) == real_path
     except FileNotFoundError:
         return False
 
 
 def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
-    if (repository := administration.seen_from(store.repository, path)) is None:
+    if (repository := administration.open_linked(store.repository, path)) is None:
         raise WorktreeError(f"{path} is not a worktree", hint="find the cause: git ckpt doctor")
-    with store.seen_from(repository, "plumbing") as view:
-        commit = view.objects.head()[0]
+    with store.seen_from(repository, "plumbing") as inside:
+        commit = inside.objects.head()[0]
         if commit != newest.git_sha:
             return [f"commit {commit[:12]}" if commit else "an unborn branch"]
-        rules = settings.read(view.repository)  # reports mistakes, but never asks for approval
-        limits = rules.limits if not rules.problem else view.rules.limits()
+        rules = settings.read(inside.repository)  # reports mistakes, but never asks for approval
+        limits = rules.limits if not rules.problem else inside.rules.limits()
         limits = replace(limits, timeout=math.inf)
-        captured = view.capture(limits, run_files.of_run(repository, str(newest.run)).added)
-        old = manifest.read(repository, view.objects, newest.tree, commit)
-        new = manifest.read(repository, view.objects, captured.tree, commit)
-        paths = [d.path for d in diff.differences(repository, old.files, new.files)]
-        paths += manifest.differing_raw(repository, old, new)
+        captured = inside.capture(limits, run_files.files_of_run(repository, str(newest.run)).added)
+        old_contents = manifest.read(repository, inside.objects, newest.tree, commit)
+        current = manifest.read(repository, inside.objects, captured.tree, commit)
+        paths = [d.path for d in diff.diff_trees(repository, old_contents.files, current.files)]
+        paths += manifest.differing_raw_paths(repository, old_contents, current)
         descriptions = [path.decode("utf-8", "replace") for path in paths]
-        descriptions += _differing_index(repository, old, new, commit)
-        descriptions += _differing_run_files(repository, newest.tree, captured.tree)
-        recorded = newest.worktree.submodules if newest.worktree is not None else ()
-        ids = {submodule.path: submodule.checkpoint for submodule in recorded}
+        descriptions += _compare_indexes(repository, old_contents, current, commit)
+        descriptions += _compare_run_files(repository, newest.tree, captured.tree)
+        recorded_submodules = newest.worktree.submodules if newest.worktree is not None else ()
+        recorded_ids = {submodule.path: submodule.checkpoint for submodule in recorded_submodules}
         for submodule in captured.submodules:
-            if ids.get(submodule.path) != submodule.checkpoint:
+            if recorded_ids.get(submodule.path) != submodule.checkpoint:
                 descriptions.append(f"the submodule {submodule.path}")
         descriptions += [
             omission.path for omission in captured.omitted if _is_file_or_directory(path, omission)
@@ -274,26 +274,26 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
         return list(dict.fromkeys(descriptions))
 
 
-def _differing_index(
+def _compare_indexes(
     repository: Repository, old: manifest.Contents, new: manifest.Contents, commit: str
 ) -> list[str]:
     contents = (old, new)
-    staged = [{**c.index, 0: comparison.merged_tree(repository, c, commit)} for c in contents]
+    staged_trees = [{**c.index, 0: comparison.staged_tree(repository, c, commit)} for c in contents]
     flags = [{(flag, p) for flag, paths in c.flags.items() for p in paths} for c in contents]
     differences = {
-        "staged changes": staged[0] != staged[1],
+        "staged changes": staged_trees[0] != staged_trees[1],
         "an operation in progress": old.operation != new.operation,
         "flags of the index": flags[0] != flags[1],
     }
     return [description for description, differs in differences.items() if differs]
 
 
-def _differing_run_files(repository: Repository, old: str | None, new: str | None) -> list[str]:
-    entry, empty = run_files.ENTRY, manifest.base_tree(repository, "")
-    infos = [tree and repository.cat_file.info(f"{tree}:{entry}") for tree in (old, new)]
-    old_oid, new_oid = (info[0] if info else empty for info in infos)
-    differing = diff.differences(repository, old_oid, new_oid) if old_oid != new_oid else ()
-    return [f"{entry}/{d.path.decode('utf-8', 'replace')}" for d in differing if d.status != "D"]
+def _compare_run_files(repository: Repository, old: str | None, new: str | None) -> list[str]:
+    entry, empty_tree = run_files.ENTRY, manifest.base_tree(repository, "")
+    tree_infos = [tree and repository.cat_file.info(f"{tree}:{entry}") for tree in (old, new)]
+    old_oid, new_oid = (info[0] if info else empty_tree for info in tree_infos)
+    changes = diff.diff_trees(repository, old_oid, new_oid) if old_oid != new_oid else ()
+    return [f"{entry}/{d.path.decode('utf-8', 'replace')}" for d in changes if d.status != "D"]
 
 
 def _is_file_or_directory(top: str, omitted: Omitted) -> bool:
@@ -304,37 +304,37 @@ def _is_file_or_directory(top: str, omitted: Omitted) -> bool:
     return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
 
 
-def _take_away(repository: Repository, git_dir: str, path: str) -> None:
+def _delete_worktree(repository: Repository, git_dir: str, path: str) -> None:
     """Move a worktree's git directory away, rename the worktree, and delete both."""
     # After a kill, the worktree is complete or unregistered; the next removal deletes the rest.
-    private, token = repository.make_private_dir(), os.urandom(4).hex()
-    stage = os.path.join(os.path.dirname(path), f"{_STAGE}{token}")
-    parked = os.path.join(private, f"{_PARKED}{token}")
+    private_dir, random_hex = repository.make_private_dir(), os.urandom(4).hex()
+    new_path = os.path.join(os.path.dirname(path), f"{_STAGE}{random_hex}")
+    parked = os.path.join(private_dir, f"{_PARKED}{random_hex}")
     with (
         private_dirs.hold_open(os.path.dirname(path)),
-        Lock(os.path.join(private, _LOCK), _PATIENCE),
+        Lock(os.path.join(private_dir, _LOCK), _PATIENCE),
     ):
         try:
             with open(os.path.join(git_dir, _NOTE), "w", encoding="utf-8") as file:
-                json.dump({"git_dir": git_dir, "path": path, "stage": stage}, file)
+                json.dump({"git_dir": git_dir, "path": path, "stage": new_path}, file)
                 file.flush()
                 os.fsync(file.fileno())
             with administration.lock_worktrees(repository):
                 os.rename(git_dir, parked)
-            os.rename(path, stage)
+            os.rename(path, new_path)
         except OSError as error:
             if os.path.isdir(parked):
-                _finish(parked)
+                _finish_removal(parked)
             raise WorktreeError(f"cannot remove the worktree {path}: {error.strerror}") from None
-        _finish(parked)
+        _finish_removal(parked)
 
 
-def _finish(parked: str) -> None:
+def _finish_removal(parked: str) -> None:
     """Undo a removal if only the git directory `parked` was moved; else complete it."""
-    git_dir, path, stage = map(_read_note(parked).get, ("git_dir", "path", "stage"), [""] * 3)
-    if os.path.lexists(stage):
-        private_dirs.require(stage)
-        delete_directory(stage)
+    git_dir, path, new_path = map(_read_paths(parked).get, ("git_dir", "path", "stage"), [""] * 3)
+    if os.path.lexists(new_path):
+        private_dirs.require_own(new_path)
+        delete_directory(new_path)
     elif git_dir and not os.path.lexists(git_dir):
         is_in_place = administration.git_dir_of(path) == os.path.normpath(git_dir)
         if is_in_place:
@@ -343,8 +343,7 @@ def _finish(parked: str) -> None:
     return delete_directory(parked)
 
 
-def _read_note(parked: str) -> dict[str, str]:
-    """Read the paths that `_take_away` recorded; {} if a kill came during deletion."""
+def _read_paths(parked: str) -> dict[str, str]:
     try:
         with open(os.path.join(parked, _NOTE), encoding="utf-8") as file:
             note = json.load(file)

@@ -11,7 +11,7 @@ from gitckpt.git import fsync
 from gitckpt.git.contents import bounds
 from gitckpt.git.files import mounts, private_dirs, regular
 from gitckpt.git.filesystem import names_in
-from gitckpt.git.objects.diff import leaves
+from gitckpt.git.objects.diff import list_leaves
 from gitckpt.git.objects.encoding import DIRECTORY, EXECUTABLE, FILE, encode_tree, object_id
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 def read_unwritten(repository: Repository, run: str) -> list[str]:
     try:
-        with open(_path_unwritten(repository, run), encoding="utf-8", errors="replace") as file:
+        with open(_unwritten_path(repository, run), encoding="utf-8", errors="replace") as file:
             return file.read().splitlines()
     except OSError:
         return []
 
 
 def record_unwritten(repository: Repository, run: str, sentences: Sequence[str]) -> None:
-    path = _path_unwritten(repository, run)
+    path = _unwritten_path(repository, run)
     lines = [f"{' '.join(sentence.split())}\n" for sentence in sentences]
     with contextlib.suppress(OSError):
         if lines:
@@ -49,7 +49,7 @@ def record_unwritten(repository: Repository, run: str, sentences: Sequence[str])
             os.unlink(path)
 
 
-def _path_unwritten(repository: Repository, run: str) -> str:
+def _unwritten_path(repository: Repository, run: str) -> str:
     return os.path.join(repository.private_dir, f"unwritten-{run}")
 
 
@@ -64,19 +64,19 @@ _SCRATCH = "writing"
 
 
 def names(repository: Repository, snapshot: str | None) -> list[str]:
-    top = f"{snapshot}:{ENTRY}"
-    if snapshot is None or repository.cat_file.info(top) is None:
+    directory_name = f"{snapshot}:{ENTRY}"
+    if snapshot is None or repository.cat_file.info(directory_name) is None:
         return []
-    bounds.require(repository, snapshot, "")
-    return [os.fsdecode(path) for path, _, _ in leaves(repository, top)]
+    bounds.require_sound(repository, snapshot, "")
+    return [os.fsdecode(path) for path, _, _ in list_leaves(repository, directory_name)]
 
 
-def masked(repository: Repository, snapshot: str | None) -> list[str]:
+def list_masked(repository: Repository, snapshot: str | None) -> list[str]:
     # cat-file reads one name per line.
     paths = [name for name in names(repository, snapshot) if "\n" not in name]
-    revs = [f"{snapshot}:{ENTRY}/{name}" for name in paths]
-    pairs = zip(paths, repository.cat_file.contents(revs, secrets.LARGEST), strict=True)
-    return [path for path, content in pairs if content and secrets.has_masks(content[2])]
+    object_names = [f"{snapshot}:{ENTRY}/{name}" for name in paths]
+    items = zip(paths, repository.cat_file.contents(object_names, secrets.LARGEST), strict=True)
+    return [path for path, content in items if content and secrets.has_masks(content[2])]
 
 
 @dataclass(slots=True)
@@ -94,21 +94,21 @@ class _CapturedFiles:
         if files.tree is None:  # a clean worktree has the files of the commit
             entries = {b"files": (DIRECTORY, manifest.base_tree(self.repository, commit))}
         elif content := next(objects.read([files.tree], None)):
-            entries = manifest.decoded(content[1], self.repository, files.tree)
+            entries = manifest.decode_snapshot_tree(content[1], self.repository, files.tree)
         else:
             problem = f"the snapshot {files.tree} vanished before the run's files were added"
             raise WorktreeError(problem, hint="run the command again")
         if tree is not None:
             entries[ENTRY.encode()] = DIRECTORY, tree
-        root = self.add("tree", encode_tree(entries))
+        snapshot_tree = self.add("tree", encode_tree(entries))
         objects.write(self.pending, flushed=False)
         omitted = (*files.omitted, *self.omitted)
         suspects = (*files.suspects, *self.suspects)[: secrets.MOST]
-        return replace(files, tree=root, omitted=omitted, suspects=suspects)
+        return replace(files, tree=snapshot_tree, omitted=omitted, suspects=suspects)
 
 
 class RunFiles:
-    """The files of a run, in the directory `path`, which need not exist."""
+    """The input and output files of a run, in the directory `path` if that exists."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -118,12 +118,12 @@ class RunFiles:
     def added(
         self, repository: Repository, objects: Objects, files: Worktree, commit: str, limits: Limits
     ) -> Worktree:
-        """Return the captured `files` with the run's files; `commit` is HEAD ("": unborn)."""
-        private_dirs.require(self.path)
+        """Return the captured `files` of a worktree together with the files of the run."""
+        private_dirs.require_own(self.path)
         if files.degraded or not os.path.isdir(self.path):
             return files
         captured = _CapturedFiles(repository)
-        tree = self._tree("", limits, captured)
+        tree = self._add_tree("", limits, captured)
         is_empty = tree is None and not captured.omitted
         return files if is_empty else captured.add_to(files, commit, tree, objects)
 
@@ -139,12 +139,12 @@ class RunFiles:
         # Secrets may be masked in the snapshot. This is the only complete copy: flush it with its
         # directories.
         if paths:
-            place, name = os.path.split(self.path)
-            top, names = private_dirs.split_private(self.path) or (place, [name])
-            above = [os.path.join(top, *names[:depth]) for depth in range(len(names), -1, -1)]
-            fsync.flush([os.path.join(self.path, INPUT), *above])
+            parent_dir, name = os.path.split(self.path)
+            top, names = private_dirs.split_private(self.path) or (parent_dir, [name])
+            parents = [os.path.join(top, *names[:depth]) for depth in range(len(names), -1, -1)]
+            fsync.flush([os.path.join(self.path, INPUT), *parents])
 
-    def inputs(self) -> dict[str, bytes]:
+    def read_inputs(self) -> dict[str, bytes]:
         contents = {}
         directory = os.path.join(self.path, INPUT)
         for name in names_in(directory):
@@ -155,9 +155,9 @@ class RunFiles:
         return contents
 
     def restore(self, repository: Repository, objects: Objects, tree: str) -> None:
-        bounds.require(repository, tree, "")
+        bounds.require_sound(repository, tree, "")
         content = next(objects.read([tree], None))
-        entries = manifest.decoded(content[1], repository, tree) if content else {}
+        entries = manifest.decode_snapshot_tree(content[1], repository, tree) if content else {}
         mode, oid = entries.get(ENTRY.encode(), (b"", ""))
         if mode == DIRECTORY:
             make_directory(self.path)
@@ -166,67 +166,67 @@ class RunFiles:
     def restore_output(
         self, repository: Repository, objects: Objects, present: str, target: str | None
     ) -> None:
-        """Replace the output files in `present` by those in `target`, two snapshots."""
-        private_dirs.require(self.path)
-        bounds.require(repository, present, "")
-        if (mounted := mounts.describe(self.path)) is not None:
-            problem = f"cannot restore the output files of the run: {mounted}"
+        """Replace the output files of the snapshot `present` by those of `target`."""
+        private_dirs.require_own(self.path)
+        bounds.require_sound(repository, present, "")
+        if (mount_reason := mounts.describe(self.path)) is not None:
+            problem = f"cannot restore the output files of the run: {mount_reason}"
             raise WorktreeError(problem, hint="unmount the file system, then run the command again")
         # Files that no snapshot has, such as suspected secrets, stay if they block nothing.
-        outputs = leaves(repository, present, [os.fsencode(f"{ENTRY}/{OUTPUT}/")])
+        output_files = list_leaves(repository, present, [os.fsencode(f"{ENTRY}/{OUTPUT}/")])
         try:
-            for path, _, _ in outputs:
+            for path, _, _ in output_files:
                 os.unlink(os.path.join(self.path, os.fsdecode(path.partition(b"/")[2])))
-            for top, _, _ in os.walk(os.path.join(self.path, OUTPUT), topdown=False):
-                if not os.listdir(top):
-                    os.rmdir(top)
+            for folder, _, _ in os.walk(os.path.join(self.path, OUTPUT), topdown=False):
+                if not os.listdir(folder):
+                    os.rmdir(folder)
         except OSError as error:
             raise WorktreeError(f"cannot remove {error.filename}: {error.strerror}") from None
         if target is not None:
             self.restore(repository, objects, target)
 
-    def _tree(self, below: str, limits: Limits, captured: _CapturedFiles) -> str | None:
+    def _add_tree(self, below: str, limits: Limits, captured: _CapturedFiles) -> str | None:
         entries: Entries = {}
         with os.scandir(os.path.join(self.path, below)) as listing:
             children = [child for child in listing if below or child.name in (INPUT, OUTPUT)]
         for child in sorted(children, key=lambda child: child.name):
-            inner = f"{below}/{child.name}" if below else child.name
+            inner_path = f"{below}/{child.name}" if below else child.name
             if child.is_dir(follow_symlinks=False):
-                if (tree := self._tree(inner, limits, captured)) is not None:
+                if (tree := self._add_tree(inner_path, limits, captured)) is not None:
                     entries[os.fsencode(child.name)] = (DIRECTORY, tree)
                 continue
             status = child.stat(follow_symlinks=False)
-            is_input = inner.startswith(f"{INPUT}/")
+            is_input = inner_path.startswith(f"{INPUT}/")
             reason = limits.reason_to_omit(os.fsencode(child.path), included=is_input)
             if not stat.S_ISREG(status.st_mode):
                 reason = "not a regular file", None
             if reason is not None:
-                path = f"{ENTRY}/{os.fsencode(inner).decode('utf-8', 'replace')}"
+                path = f"{ENTRY}/{os.fsencode(inner_path).decode('utf-8', 'replace')}"
                 captured.omitted.append(Omitted(path, *reason))
                 continue
             mode = EXECUTABLE if status.st_mode & stat.S_IXUSR else FILE
-            entries[os.fsencode(child.name)] = mode, self._blob(inner, status, captured)
+            entries[os.fsencode(child.name)] = mode, self._add_blob(inner_path, status, captured)
         return captured.add("tree", encode_tree(entries)) if entries else None
 
-    def _blob(self, inner: str, status: os.stat_result, captured: _CapturedFiles) -> str:
+    def _add_blob(self, inner: str, status: os.stat_result, captured: _CapturedFiles) -> str:
         repository = captured.repository
-        mark = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
+        stat_data = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
         cached = self._cache.get(inner)  # not read again unless its stat data changed
-        if cached is None or cached[0] != mark or repository.cat_file.info(cached[1]) is None:
+        if cached is None or cached[0] != stat_data or repository.cat_file.info(cached[1]) is None:
             try:
                 with open(os.path.join(self.path, inner), "rb", opener=private_dirs.create) as file:
                     data = file.read()
             except OSError as error:
                 raise CkptError(f"cannot read {error.filename}: {error.strerror}") from None
-            places: list[tuple[str, int, bytes]] = []
+            findings: list[tuple[str, int, bytes]] = []
             if inner.startswith(f"{INPUT}/"):
-                data = secrets.masked_copies(repository, data)
+                data = secrets.mask_unsettled(repository, data)
             elif inner.endswith(_MASKED):
-                data = secrets.masked_bytes(data)
+                data = secrets.mask_bytes(data)
             elif len(data) <= secrets.LARGEST:
                 # A phase's output exists only here: secrets in it are reported, not masked.
-                places = [(hit.rule, line, secret) for hit, line, secret in secrets.lines(data)]
-            cached = self._cache[inner] = mark, captured.add("blob", data), places
+                findings = [(hit.rule, line, secret) for hit, line, secret in secrets.lines(data)]
+            cached = self._cache[inner] = stat_data, captured.add("blob", data), findings
         if cached[2]:
             path = os.fsencode(f"{ENTRY}/{inner}")
             captured.suspects += secrets.unsettled_suspects(repository, path, cached[2])
@@ -234,18 +234,18 @@ class RunFiles:
 
     def _write(self, repository: Repository, objects: Objects, tree: str, path: str) -> None:
         data = _read_object(objects, "tree", tree)
-        for name, (mode, oid) in manifest.decoded(data, repository, tree).items():
+        for name, (mode, oid) in manifest.decode_snapshot_tree(data, repository, tree).items():
             text = os.fsdecode(name)
-            inner = os.path.join(path, text)
-            is_strange = text in ("", ".", "..") or "/" in text or os.path.islink(inner)
-            if is_strange or (path == self.path and text not in (INPUT, OUTPUT)):
+            inner_path = os.path.join(path, text)
+            is_unsafe = text in ("", ".", "..") or "/" in text or os.path.islink(inner_path)
+            if is_unsafe or (path == self.path and text not in (INPUT, OUTPUT)):
                 problem = f"the snapshot has the invalid file name {text!r} among the run's files"
                 raise WorktreeError(problem, hint="gitckpt never writes such a snapshot")
             if mode == DIRECTORY:
-                self._write(repository, objects, oid, inner)
-            elif mode in (FILE, EXECUTABLE) and not os.path.lexists(inner):
+                self._write(repository, objects, oid, inner_path)
+            elif mode in (FILE, EXECUTABLE) and not os.path.lexists(inner_path):
                 content = _read_object(objects, "blob", oid)
-                _write_file(inner, content, self.path, is_executable=mode != FILE)
+                _write_file(inner_path, content, self.path, is_executable=mode != FILE)
 
 
 def _read_object(objects: Objects, kind: str, oid: str) -> bytes:
@@ -256,7 +256,6 @@ def _read_object(objects: Objects, kind: str, oid: str) -> bytes:
 
 
 def _write_file(path: str, data: bytes, top: str, *, is_executable: bool = False) -> None:
-    """Write and flush a file atomically; its scratch file is in the directory `top`."""
     directory = os.path.dirname(path)
 
     def opened(scratch: str, flags: int) -> int:
@@ -266,7 +265,7 @@ def _write_file(path: str, data: bytes, top: str, *, is_executable: bool = False
         return fd
 
     try:
-        private_dirs.make(directory)
+        private_dirs.make_directory(directory)
         with private_dirs.hold_open(directory), private_dirs.hold_open(top):
             scratch = os.path.join(top, _SCRATCH)
             regular.write_private(path, data, flushed=True, opener=opened, scratch=scratch)
@@ -277,27 +276,27 @@ def _write_file(path: str, data: bytes, top: str, *, is_executable: bool = False
 def with_inputs(
     repository: Repository, objects: Objects, files: Worktree, commit: str, inputs: Inputs
 ) -> Worktree:
-    """Return the captured `files` of a new run with its input files, secrets masked."""
+    """Add a new run's input files, with secrets masked, to its captured `files`."""
     captured = _CapturedFiles(repository)
     blobs: Entries = {}
     for name, data in inputs.items():
-        blobs[name.encode()] = FILE, captured.add("blob", secrets.masked_copies(repository, data))
+        blobs[name.encode()] = FILE, captured.add("blob", secrets.mask_unsettled(repository, data))
     tree = captured.add("tree", encode_tree(blobs))
     tree = captured.add("tree", encode_tree({INPUT.encode(): (DIRECTORY, tree)}))
     return captured.add_to(files, commit, tree, objects)
 
 
-def of_run(repository: Repository, run: str) -> RunFiles:
-    return RunFiles(os.path.join(directory(repository), run))
+def files_of_run(repository: Repository, run: str) -> RunFiles:
+    return RunFiles(os.path.join(runs_dir(repository), run))
 
 
-def directory(repository: Repository) -> str:
+def runs_dir(repository: Repository) -> str:
     if (top := main_worktree(repository)) is None:
         return os.path.join(repository.common_dir, private_dirs.RUNS)
     return os.path.join(top, private_dirs.PRIVATE, "runs")
 
 
-def output_of(repository: Repository, tree: str | None) -> str | None:
+def output_oid(repository: Repository, tree: str | None) -> str | None:
     info = repository.cat_file.info(f"{tree}:{ENTRY}/{OUTPUT}") if tree is not None else None
     return info[0] if info is not None else None
 
@@ -308,6 +307,6 @@ def replace_file(path: str, data: bytes) -> None:
 
 def make_directory(path: str) -> None:
     try:
-        private_dirs.make(path)
+        private_dirs.make_directory(path)
     except OSError as error:
         raise WorktreeError(f"cannot create the directory {path}: {error.strerror}") from None

@@ -35,17 +35,17 @@ class Untrusted(UsageError):
         self.candidates = list(account)  # lines that describe what the user would approve
 
 
-def is_ours(store: Checkpoints, checkpoint: Checkpoint) -> bool:
+def is_trusted(store: Checkpoints, checkpoint: Checkpoint) -> bool:
     run = checkpoint.run
     if run is None:  # without a pipeline, it can only be restored
         return checkpoint.pipeline is None and not store.is_replaced(checkpoint.id)
     oids = {store.refs.read(ref_names.CHECKPOINTS + checkpoint.id)}
     if store.refs.read(ref_names.RUNS + run) is not None:
-        oid, newest = store.heads.head(run)
+        oid, newest = store.heads.read_head(run)
         oids |= {oid} if newest.id == checkpoint.id else set()
     existing = oids - {None}
-    is_local = [local_checkpoints.is_local(store.repository, run, str(oid)) for oid in existing]
-    return bool(is_local) and all(is_local)
+    are_local = [local_checkpoints.is_local(store.repository, run, str(oid)) for oid in existing]
+    return bool(are_local) and all(are_local)
 
 
 def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
@@ -54,14 +54,16 @@ def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
     oid = store.refs.read(ref) if ids.is_id(checkpoint_id) else None
     if oid is None:
         return store.read(checkpoint_id)  # raises the error
-    checkpoint = codec.decode(ref_names.document(next(store.objects.read([oid])), ref, oid), ref)
+    checkpoint = codec.decode(
+        ref_names.require_document(next(store.objects.read([oid])), ref, oid), ref
+    )
     runs = filter(None, (run, checkpoint.run))
     if not any(local_checkpoints.is_local(store.repository, id_, oid) for id_ in runs):
-        raise refusal(store, checkpoint, [])
+        raise refusal_error(store, checkpoint, [])
     return checkpoint
 
 
-def written_here(store: Checkpoints, query: Query) -> Iterator[CheckpointInfo]:
+def list_local(store: Checkpoints, query: Query) -> Iterator[CheckpointInfo]:
     """Yield the run checkpoints that match a query and were written or adopted here."""
     for entry in store.list(query):
         if entry.run and local_checkpoints.is_local(store.repository, entry.run, entry.oid):
@@ -69,7 +71,7 @@ def written_here(store: Checkpoints, query: Query) -> Iterator[CheckpointInfo]:
 
 
 def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | None = None) -> None:
-    """Adopt a run's checkpoints, or (with `by`) let the run `by` continue from them."""
+    """Record that the user trusts a run's checkpoints, only for the run `by` if given."""
     entries = store.list(Query(run=run))
     local = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
     newest = _newest_local(store, run)
@@ -77,76 +79,76 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
     if by is None and newest is not None and newest.oid != head:
         # The worktrees of the run lack the foreign checkpoints. Local saves after a fetch, and
         # saves lost to a full disk, are not in the chain, but their files are here.
-        foreign = [e.id for e in entries if not (local.has(e.id, e.oid) or local.is_ours(e))]
-        if foreign:
-            ownership.record_behind(store.repository, run, newest.id, foreign[0])
+        foreign_ids = [e.id for e in entries if not (local.has(e.id, e.oid) or local.is_ours(e))]
+        if foreign_ids:
+            ownership.record_behind(store.repository, run, newest.id, foreign_ids[0])
     oids = [*(entry.oid for entry in reversed(entries)), *([head] if head is not None else [])]
     if not (paths := local_checkpoints.append_oids(store.repository, by or run, oids)):
         problem = f"cannot record that run {run} was adopted"
         raise CkptError(problem, hint="see why: git ckpt doctor")
     if by is None:
-        new = [(e.id, e.oid) for e in reversed(entries) if not local.has(e.id, e.oid)]
-        local_checkpoints.append(store.repository, new, is_apart=True)
+        unlisted = [(e.id, e.oid) for e in reversed(entries) if not local.has(e.id, e.oid)]
+        local_checkpoints.append_lines(store.repository, unlisted, is_apart=True)
     fsync.flush(paths)
 
 
-def refusal(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) -> Untrusted:
-    short, run = checkpoint.id[: ids.SHORT], checkpoint.run
+def refusal_error(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) -> Untrusted:
+    short_id, run = checkpoint.id[: ids.SHORT], checkpoint.run
     if run is None and checkpoint.pipeline is None:
         error = local_checkpoints.replaced(checkpoint.id, "; if you trust the new one: --trust")
         return Untrusted(error.message, account, hint=str(error.hint))
     hint = f"if you trust it: git ckpt resume {run} --trust" if run else "if you trust it: --trust"
     newest = _newest_local(store, run) if run is not None else None
     if run is None:
-        problem = f"checkpoint {short} has a pipeline and no run, and was not written here"
+        problem = f"checkpoint {short_id} has a pipeline and no run, and was not written here"
     elif newest is None and checkpoint.imported is not None:
         problem = f"the pipeline of run {run} is from the file {checkpoint.imported.path}, "
         problem += "which anyone may have written"
     elif newest is None:
         problem = f"run {run} was not written in this repository"
     else:
-        problem = f"checkpoint {short} of run {run} was not written in this repository; "
+        problem = f"checkpoint {short_id} of run {run} was not written in this repository; "
         problem += f"the newest local checkpoint is {newest.id[: ids.SHORT]}"
-        alternative = f"continue without it: git ckpt remove {short}"
+        other_cure = f"continue without it: git ckpt remove {short_id}"
         if store.is_replaced(checkpoint.id):
-            alternative = str(local_checkpoints.replaced(checkpoint.id).hint)
-        hint = f"{alternative}; {hint}"
+            other_cure = str(local_checkpoints.replaced(checkpoint.id).hint)
+        hint = f"{other_cure}; {hint}"
     return Untrusted(problem, account, hint=hint)
 
 
 def account(store: Checkpoints, checkpoint: Checkpoint, commands: Sequence[str] = ()) -> list[str]:
-    """Describe in lines what a user approves by trusting a checkpoint; not escaped."""
+    """Return lines that describe what a user approves by trusting a checkpoint."""
     newest = _newest_local(store, checkpoint.run) if checkpoint.run is not None else None
     previous = store.read(newest.id) if newest is not None else None
     name = f"checkpoint {previous.id[: ids.SHORT]}" if previous else "the checked-out commit"
     operation = checkpoint.worktree.operation if checkpoint.worktree else None
     state = f"state that differs from {name}" if previous else "state"
     lines = [
-        *_section(f"files that differ from {name}", _files(store, checkpoint, previous)),
-        *_section("operation in progress", [operation] if operation else []),
-        *_section(state, _state(checkpoint, previous)),
+        *_format_section(f"files that differ from {name}", _files(store, checkpoint, previous)),
+        *_format_section("operation in progress", [operation] if operation else []),
+        *_format_section(state, _describe_state(checkpoint, previous)),
     ]
     pipeline = checkpoint.pipeline
     if pipeline is not None:
         lines += [
-            *_section("phases marked as complete", pipeline.completed),
-            *_section("inputs", _inputs(store, checkpoint, pipeline)),
-            *_section("pauses", [pipeline.autonomy] if pipeline.autonomy else []),
+            *_format_section("phases marked as complete", pipeline.completed),
+            *_format_section("inputs", _describe_inputs(store, checkpoint, pipeline)),
+            *_format_section("pauses", [pipeline.autonomy] if pipeline.autonomy else []),
         ]
-    return [*lines, *_section("commands that would run", commands, every=True)]
+    return [*lines, *_format_section("commands that would run", commands, every=True)]
 
 
 def _newest_local(store: Checkpoints, run: str) -> CheckpointInfo | None:
-    return next(written_here(store, Query(run=run)), None)
+    return next(list_local(store, Query(run=run)), None)
 
 
-def _section(title: str, lines: Iterable[str], *, every: bool = False) -> list[str]:
+def _format_section(title: str, lines: Iterable[str], *, every: bool = False) -> list[str]:
     shortened = [
         f"{t[:_MAX_LENGTH]}… ({len(t)} characters)" if len(t) > _MAX_LENGTH else t for t in lines
     ]
-    first = shortened if every else shortened[:_MAX_LINES]
-    tail = [f"  … and {len(shortened) - len(first)} more"] if len(shortened) > len(first) else []
-    return [f"{title}:", *(f"  {line}" for line in first), *tail] if shortened else []
+    shown = shortened if every else shortened[:_MAX_LINES]
+    more = [f"  … and {len(shortened) - len(shown)} more"] if len(shortened) > len(shown) else []
+    return [f"{title}:", *(f"  {line}" for line in shown), *more] if shortened else []
 
 
 def _files(store: Checkpoints, checkpoint: Checkpoint, previous: Checkpoint | None) -> list[str]:
@@ -157,25 +159,25 @@ def _files(store: Checkpoints, checkpoint: Checkpoint, previous: Checkpoint | No
     new = (checkpoint.tree, checkpoint.git_sha)
     try:
         trees = comparison.comparable_trees(store.repository, store.objects, old, new)
-        return [str(difference) for difference in diff.differences(store.repository, *trees)]
+        return [str(difference) for difference in diff.diff_trees(store.repository, *trees)]
     except (WorktreeError, GitError) as error:
         return [f"unknown: {error.message}"]
 
 
-def _state(checkpoint: Checkpoint, previous: Checkpoint | None) -> list[str]:
+def _describe_state(checkpoint: Checkpoint, previous: Checkpoint | None) -> list[str]:
     old = dict(previous.state) if previous is not None else {}
     changes = jsonable.compare(old, dict(checkpoint.state))
     return [
-        f"{c.pointer} is gone" if c.is_removed else f"{c.pointer} = {_text(c.new)}" for c in changes
+        f"{c.pointer} is gone" if c.is_removed else f"{c.pointer} = {_json(c.new)}" for c in changes
     ]
 
 
-def _text(value: Any) -> str:
+def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _inputs(store: Checkpoints, checkpoint: Checkpoint, pipeline: Pipeline) -> list[str]:
-    lines, copies = [], _copies(store, checkpoint.tree) if pipeline.contents else {}
+def _describe_inputs(store: Checkpoints, checkpoint: Checkpoint, pipeline: Pipeline) -> list[str]:
+    lines, copies = [], _input_copies(store, checkpoint.tree) if pipeline.contents else {}
     for name, value in pipeline.inputs.items():
         line = f"{name} = {value}"
         if name in pipeline.contents:
@@ -184,7 +186,7 @@ def _inputs(store: Checkpoints, checkpoint: Checkpoint, pipeline: Pipeline) -> l
                 line += ", but the file's content is missing"
             else:
                 data = content[1]
-                line += f", a file that begins with {_text(data[:200].decode('utf-8', 'replace'))}"
+                line += f", a file that begins with {_json(data[:200].decode('utf-8', 'replace'))}"
                 if hashlib.sha256(data).hexdigest() != pipeline.contents[name]:
                     reason = ": secrets in the content are masked" if stored.has_masks(data) else ""
                     line += f", and does not match the recorded digest{reason}"
@@ -192,13 +194,13 @@ def _inputs(store: Checkpoints, checkpoint: Checkpoint, pipeline: Pipeline) -> l
     return lines
 
 
-def _copies(store: Checkpoints, tree: str | None) -> dict[str, str]:
+def _input_copies(store: Checkpoints, tree: str | None) -> dict[str, str]:
     info = store.repository.cat_file.info(f"{tree}:{ENTRY}/{INPUT}") if tree is not None else None
     content = next(store.objects.read([info[0]])) if info is not None else None
     if info is None or content is None or content[0] != "tree":
         return {}
     try:
-        entries = manifest.decoded(content[1], store.repository, info[0])
+        entries = manifest.decode_snapshot_tree(content[1], store.repository, info[0])
     except WorktreeError:
         return {}  # each input file is then reported as missing
     return {entry.decode("utf-8", "replace"): oid for entry, (_, oid) in entries.items()}

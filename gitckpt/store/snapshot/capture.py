@@ -1,4 +1,4 @@
-"""Capture the files of a worktree as a tree; check and repair snapshots."""
+"""Capture a worktree as a snapshot (a git tree); check and repair snapshots."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.worktree import modules, operation
 from gitckpt.git.worktree.administration import IndexGone, is_corrupt
 from gitckpt.git.worktree.index import PrivateIndex
-from gitckpt.model.arguments import quoted
+from gitckpt.model.arguments import quote_path
 from gitckpt.model.checkpoint import Omitted, Suspect, Worktree
 from gitckpt.model.errors import BusyError, CkptError, WorktreeError
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store.records import ref_names
 from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.snapshot import last_capture, manifest
-from gitckpt.store.snapshot.limits import Limits, size_text
-from gitckpt.store.snapshot.status import Survey, leading_to, survey_worktree
+from gitckpt.store.snapshot.limits import Limits, format_size
+from gitckpt.store.snapshot.status import Survey, all_parents_of, survey_worktree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ _NESTED = "an embedded repository: not captured"
 
 
 class Moved(WorktreeError):
-    """HEAD moved during the capture of the worktree."""
+    """HEAD moved while the files of the worktree were captured."""
 
 
-def moved_error() -> Moved:
+def head_moved_error() -> Moved:
     return Moved("HEAD moved while the files were captured", hint="run the command again")
 
 
@@ -66,7 +66,7 @@ class DamagedObject(WorktreeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Captured:
+class CaptureResult:
     # The table `[worktree]` of a checkpoint; no ref holds its tree yet.
     worktree: Worktree
     files: str  # the tree of all files; "" after a timeout
@@ -84,10 +84,11 @@ class Captured:
     is_as_stored: bool = False  # whether git converts no file (line ends, filters)
 
 
-def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) -> Captured:
-    """Capture the worktree; after a timeout, without files (`Worktree.degraded`).
+def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) -> CaptureResult:
+    """Capture the files, the index and an operation in progress of a worktree.
 
-    `commit` is HEAD, "" on an unborn branch.
+    `commit` is the commit of HEAD, or "" on an unborn branch. If `limits.timeout` passes, the
+    result has no files, and its `worktree.degraded` is the reason.
     """
     if index.repository.worktree is None:
         raise WorktreeError("this repository has no worktree to save files from", hint=_WITHOUT)
@@ -97,7 +98,7 @@ def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) 
             return capture_in(index, objects, commit, limits)
     except DeadlinePassed:
         reason = f"capturing the files took more than {limits.timeout:g} seconds"
-        return Captured(Worktree(dirty=True, degraded=reason), "")
+        return CaptureResult(Worktree(dirty=True, degraded=reason), "")
 
 
 def capture_in(
@@ -108,10 +109,11 @@ def capture_in(
     also: Collection[bytes] = (),
     *,
     keeps: Callable[[bytes], bool] = lambda _: False,
-) -> Captured:
-    """Capture the worktree, with the untracked paths `also`, in an open private index.
+) -> CaptureResult:
+    """Capture a worktree, with `index` as its open private index.
 
-    `keeps` says whether a file may be stored raw if its clean filter refuses it.
+    `also` lists untracked paths to capture in any case. `keeps` is called with the path of a file
+    that its clean filter refuses, and returns whether to store that file without the filter.
     """
     top = index.repository.worktree or ""
     try:
@@ -125,9 +127,9 @@ def capture_in(
         if refusal.was_pruned(error):
             raise FilesPruned from None
         message = f"cannot capture the files of {top}: {error.message}"
-        damaged = _UNREADABLE.search(error.stderr)
-        if damaged is not None:
-            raise DamagedObject(message, damaged[1]) from None
+        unreadable_match = _UNREADABLE.search(error.stderr)
+        if unreadable_match is not None:
+            raise DamagedObject(message, unreadable_match[1]) from None
         # If objects cannot be stored, a checkpoint without files cannot either: no such hint.
         hint = error.hint or (None if refusal.is_unstorable(error) else _WITHOUT)
         raise WorktreeError(message, hint=hint) from None
@@ -135,7 +137,7 @@ def capture_in(
 
 @dataclass(slots=True)
 class _Capture:
-    """One capture; it adds all files to the index, except `Captured.unlisted`."""
+    """The parameters and intermediate results of one capture of a worktree."""
 
     index: PrivateIndex
     objects: Objects
@@ -155,51 +157,51 @@ class _Capture:
     unheld: dict[bytes, str] = field(default_factory=dict)
     writer: TreeWriter | None = None
 
-    def run(self) -> Captured:
-        sparse = self._survey()
+    def run(self) -> CaptureResult:
+        sparse_rules = self._survey()
         survey, repository = self.survey, self.index.repository
-        hidden = survey.flags.keys() - ({manifest.SKIPPED} if sparse is not None else set())
+        hidden = survey.flags.keys() - ({manifest.SKIPPED} if sparse_rules is not None else set())
         is_certain = not hidden and not self.limits.include and not self.also
         evidence = None
         if is_certain:
             evidence = last_capture.gather(repository, survey.output, self.index.opened)
-        under_way = repository.operation()
-        base = manifest.base_tree(repository, self.commit)
-        stages = self._index_trees() if survey.is_staged else {}
+        operation_name = repository.operation()
+        base_tree = manifest.base_tree(repository, self.commit)
+        stages = self._write_index_trees() if survey.is_staged else {}
         if not survey.is_staged and manifest.INTENT in survey.flags:  # git does not compare these
             tree = self.index.write_tree()
-            stages = {0: tree} if tree != base else {}
-        paths = list(dict.fromkeys([*survey.changed, *self._list_untracked()]))
-        unseen = [*survey.deleted, *survey.flags.get(manifest.SKIPPED, ())]
-        inside = {*survey.directories, *leading_to({*self.also, *self.included})}
+            stages = {0: tree} if tree != base_tree else {}
+        paths = list(dict.fromkeys([*survey.changed, *self._list_untracked_files()]))
+        paths_without_file = [*survey.deleted, *survey.flags.get(manifest.SKIPPED, ())]
+        rule_directories = {*survey.directories, *all_parents_of({*self.also, *self.included})}
         # None if git converts nothing.
         rules = attributes.read_rules(
-            repository, self.limits.conversions(repository), inside, unseen
+            repository, self.limits.git_settings(repository), rule_directories, paths_without_file
         )
-        files = self._files_tree(base, rules, paths)
-        inexact = self._find_inexact(rules)
-        raw = manifest.write_raw(repository, self.objects, inexact.raw | self.as_is)
+        files = self._write_files_tree(base_tree, rules, paths)
+        inexact_files = self._find_inexact_files(rules)
+        raw_tree = manifest.write_raw(repository, self.objects, inexact_files.raw | self.as_is)
         directories, modes = self._read_layout(files)
         for path in survey.nested:
-            oid = modules.head_of(os.path.join(self.top, path))
-            self.omitted.append(Omitted(quoted(path), _NESTED, oid=oid))
+            oid = modules.read_head(os.path.join(self.top, path))
+            self.omitted.append(Omitted(quote_path(path), _NESTED, oid=oid))
         self.omitted += [*survey.submodules.values(), *survey.passed_over]
-        content = manifest.Contents(files, stages, survey.flags, sparse=sparse, raw=raw)
+        content = manifest.Contents(files, stages, survey.flags, sparse=sparse_rules, raw=raw_tree)
         content.conversion = (
-            attributes.conversion_settings(repository, rules.configured) if rules else b""
+            attributes.describe_conversion(repository, rules.configured) if rules else b""
         )
         content.directories, content.modes = directories, modes
-        is_flagged = any(flag != manifest.SKIPPED or sparse is None for flag in survey.flags)
-        dirty = bool(stages or is_flagged or under_way or files != base)
-        is_exact = sparse is None and raw is None
-        if dirty or not is_exact or content.conversion or directories or modes:
-            worktree = self._write(content, under_way, dirty=dirty)
+        is_flagged = any(flag != manifest.SKIPPED or sparse_rules is None for flag in survey.flags)
+        is_dirty = bool(stages or is_flagged or operation_name or files != base_tree)
+        is_exact = sparse_rules is None and raw_tree is None
+        if is_dirty or not is_exact or content.conversion or directories or modes:
+            worktree = self._write(content, operation_name, dirty=is_dirty)
         else:
             worktree = Worktree(dirty=False)  # the commit has the files
-        by_path = {entry.path: entry for entry in self.omitted}  # the last reason is best
-        omitted = tuple(entry for _, entry in sorted(by_path.items()))
+        omitted_by_path = {entry.path: entry for entry in self.omitted}  # the last reason is best
+        omitted = tuple(entry for _, entry in sorted(omitted_by_path.items()))
         worktree = replace(worktree, omitted=omitted, converted=tuple(sorted(self.converted)))
-        captured = Captured(worktree, files, survey.submodules.keys(), inexact.skipped)
+        captured = CaptureResult(worktree, files, survey.submodules.keys(), inexact_files.skipped)
         captured = replace(captured, as_is=self.as_is, unheld=self.unheld, apart=survey.apart)
         captured = replace(captured, is_as_stored=rules is None, evidence=evidence)
         if self.writer is None:
@@ -210,7 +212,7 @@ class _Capture:
         repository, needed = self.index.repository, None
         if under_way:
             state = operation.collect(repository)
-            if bounds.is_too_much(state):
+            if bounds.is_too_large(state):
                 reason = f"the state of the {under_way} in progress: {bounds.OPERATION}"
                 self.omitted.append(Omitted(".git", reason))
                 under_way, state = None, {}
@@ -227,59 +229,58 @@ class _Capture:
         return Worktree(dirty, tree, under_way, needed, suspects=suspects)
 
     def _survey(self) -> bytes | None:
-        """Survey the worktree; return the settings of a sparse checkout, or None."""
         try:
-            self.survey, sparse = survey_worktree(self.index)
+            self.survey, sparse_settings = survey_worktree(self.index)
         except GitError as error:
             if isinstance(error, DeadlinePassed) or not is_corrupt(error):
                 raise
             self.index.rebuild(self.commit)
             reason = "git cannot read the index, so staged changes are not captured"
             self.omitted.append(Omitted(".git/index", reason))
-            self.survey, sparse = survey_worktree(self.index)
+            self.survey, sparse_settings = survey_worktree(self.index)
         if self.survey.commit != self.commit:
-            raise moved_error()
+            raise head_moved_error()
         self.tracked = set(self.survey.changed)
-        return sparse
+        return sparse_settings
 
     def _read_layout(self, files: str) -> tuple[list[bytes], dict[bytes, int]]:
         survey = self.survey
-        lead = set(survey.leading) - {os.path.dirname(path) for path in survey.deleted}
-        lead |= {os.path.dirname(path) for path in self.read}
-        candidates = set(survey.directories) - lead
-        directories = exact_files.empty_directories(
-            self.index.repository, self.top, candidates, files
+        nonempty = set(survey.leading) - {os.path.dirname(path) for path in survey.deleted}
+        nonempty |= {os.path.dirname(path) for path in self.read}
+        candidate_directories = set(survey.directories) - nonempty
+        directories = exact_files.find_empty_directories(
+            self.index.repository, self.top, candidate_directories, files
         )
-        modes = exact_files.narrow_directories(survey.modes)
-        modes |= exact_files.narrow_files(self.top, self.read)
+        modes = exact_files.find_narrow_directories(survey.modes)
+        modes |= exact_files.find_narrow_files(self.top, self.read)
         limit = exact_files.MOST
         if (excess := len(directories) - limit) > 0:
             reason = f"an empty directory, as are {excess - 1} more: a snapshot keeps {limit}"
             self._omit(directories[limit], reason)
         if (excess := len(modes) - limit) > 0:
-            first = sorted(modes)[limit]
+            first_excess_path = sorted(modes)[limit]
             reason = f"only its mode, and {excess - 1} more modes: a snapshot keeps {limit}"
-            self._omit(first, reason)
-            modes = {path: mode for path, mode in modes.items() if path < first}
+            self._omit(first_excess_path, reason)
+            modes = {path: mode for path, mode in modes.items() if path < first_excess_path}
         return directories[:limit], modes
 
-    def _index_trees(self) -> Mapping[int, str]:
+    def _write_index_trees(self) -> Mapping[int, str]:
         if not self.survey.conflicts:
             return {0: self.index.write_tree()}
         # In a copy: the private index keeps its conflicts until the files are added.
         repository = self.index.repository
-        zero = b"0" * len(object_id("blob", b"", repository.object_format))
-        with PrivateIndex(repository, self.index.deadline) as scratch:
-            scratch.copy_from(self.index.path)
-            scratch.put(b"0 %s 0\t%s" % (zero, path) for path in self.survey.unmerged)
-            trees = {0: scratch.write_tree()}
+        zero_oid = b"0" * len(object_id("blob", b"", repository.object_format))
+        with PrivateIndex(repository, self.index.deadline) as scratch_index:
+            scratch_index.copy_from(self.index.path)
+            scratch_index.put(b"0 %s 0\t%s" % (zero_oid, path) for path in self.survey.unmerged)
+            trees = {0: scratch_index.write_tree()}
             for stage, entries in self.survey.conflicts.items():
-                scratch.git("read-tree", "--empty")
-                scratch.put(b"%s 0\t%s" % tuple(entry.split(b"\t", 1)) for entry in entries)
-                trees[stage] = scratch.write_tree()
+                scratch_index.git("read-tree", "--empty")
+                scratch_index.put(b"%s 0\t%s" % tuple(entry.split(b"\t", 1)) for entry in entries)
+                trees[stage] = scratch_index.write_tree()
         return trees
 
-    def _files_tree(
+    def _write_files_tree(
         self, base: str, rules: attributes.AttributeRules | None, paths: list[bytes]
     ) -> str:
         index, survey = self.index, self.survey
@@ -287,32 +288,32 @@ class _Capture:
             return index.write_tree() if survey.is_staged or index.is_rebuilt else base
         from gitckpt.git.contents import unfiltered  # costly: only if files differ
 
-        deleted = set(survey.deleted)
-        self.read = [path for path in paths if path not in deleted]
-        if rules is None and (plain := self._plain_tree(base, deleted)):
-            return plain
-        removed_rules = {path for path in deleted if os.path.basename(path) == _ATTRIBUTES}
+        to_drop = set(survey.deleted)
+        self.read = [path for path in paths if path not in to_drop]
+        if rules is None and (plain_tree := self._build_plain_tree(base, to_drop)):
+            return plain_tree
+        deleted_attributes = {path for path in to_drop if os.path.basename(path) == _ATTRIBUTES}
         # git would not look at these, or not drop their stages.
-        apart = set(filter(self._is_misplaced, deleted - removed_rules))
-        index.update("--force-remove", sorted(apart))
+        unreachable_paths = set(filter(self._is_unreachable_by_git, to_drop - deleted_attributes))
+        index.update("--force-remove", sorted(unreachable_paths))
         oids = unfiltered.load_record(index.repository)
         unfiltered.add_unfiltered(index, {path: oids[path] for path in paths if path in oids})
-        to_add = [path for path in paths if path not in deleted and path not in oids]
-        self._add([*sorted(deleted - removed_rules - apart), *to_add])
-        our_entries = _our_entries(survey)
-        unread = sorted(self.unread & our_entries.keys())
-        index.put(b"%s %s 0\t%s" % (*our_entries[path], path) for path in unread)
+        to_add = [path for path in paths if path not in to_drop and path not in oids]
+        self._add_files([*sorted(to_drop - deleted_attributes - unreachable_paths), *to_add])
+        our_entries = _choose_sides(survey)
+        unread_conflicts = sorted(self.unread & our_entries.keys())
+        index.put(b"%s %s 0\t%s" % (*our_entries[path], path) for path in unread_conflicts)
         # Last: their filters must apply to the other files, lest a secret is stored in plain text.
-        index.update("--force-remove", sorted(removed_rules))
+        index.update("--force-remove", sorted(deleted_attributes))
         return index.write_tree()
 
-    def _plain_tree(self, base: str, deleted: set[bytes]) -> str | None:
-        """Build the tree of all files without git; return None if that is impossible."""
+    def _build_plain_tree(self, base: str, deleted: set[bytes]) -> str | None:
+        """Write the tree of all files without git; return None if git has to do it."""
         survey, repository = self.survey, self.index.repository
         is_special = survey.is_staged or survey.conflicts or survey.flags or not self.commit
         if is_special or self.index.is_rebuilt or len(self.read) >= _MANY:
             return None
-        if not self.limits.conversions(repository).takes_as_is:
+        if not self.limits.git_settings(repository).takes_as_is:
             return None
         from gitckpt.git.contents import unfiltered
         from gitckpt.git.contents.plain_files import TreeWriter
@@ -325,65 +326,65 @@ class _Capture:
         self.index.require_time("write-tree")
         return tree
 
-    def _list_untracked(self) -> list[bytes]:
-        included = {path for path in self.also if not self._is_misplaced(path)}
+    def _list_untracked_files(self) -> list[bytes]:
+        included_paths = {path for path in self.also if not self._is_unreachable_by_git(path)}
         if self.limits.include:
-            listed = self.index.git(*self.limits.include_command()).split(b"\0")[:-1]
-            files = {path for path in listed if not path.endswith(b"/")}
-            included |= files.difference(self.also)
+            listed_paths = self.index.git(*self.limits.include_command()).split(b"\0")[:-1]
+            files = {path for path in listed_paths if not path.endswith(b"/")}
+            included_paths |= files.difference(self.also)
         apart = self.survey.apart
-        self.included = {path for path in included if not modules.is_below(path, apart)}
-        accepted = []
+        self.included = {path for path in included_paths if not modules.is_below(path, apart)}
+        accepted_paths = []
         for path in dict.fromkeys([*self.survey.untracked, *sorted(self.included)]):
             reason = None
             if path not in self.also:
-                absolute = os.path.join(self.top, path)
-                reason = self.limits.reason_to_omit(absolute, included=path in self.included)
+                absolute_path = os.path.join(self.top, path)
+                reason = self.limits.reason_to_omit(absolute_path, included=path in self.included)
             if reason is None:
-                accepted.append(path)
+                accepted_paths.append(path)
             else:
-                self.omitted.append(Omitted(quoted(path), *reason))
-        return self._drop_excess(accepted)
+                self.omitted.append(Omitted(quote_path(path), *reason))
+        return self._drop_excess(accepted_paths)
 
     def _drop_excess(self, untracked: list[bytes]) -> list[bytes]:
-        total = self.limits.max_total_size
-        if total is None:
+        max_total_size = self.limits.max_total_size
+        if max_total_size is None:
             return untracked
-        limited = [path for path in untracked if path not in self.also]
-        sizes = {path: _file_size(os.path.join(self.top, path)) for path in limited}
-        excess = set(self.limits.excess(sizes))
-        limit = f"{size_text(total)} of untracked files"
+        limited_paths = [path for path in untracked if path not in self.also]
+        sizes = {path: _size_of_file(os.path.join(self.top, path)) for path in limited_paths}
+        dropped = set(self.limits.find_excess(sizes))
+        limit = f"{format_size(max_total_size)} of untracked files"
         reason = f"an automatic checkpoint captures at most {limit}, the smallest first"
-        self.omitted += [Omitted(quoted(path), reason, sizes[path]) for path in sorted(excess)]
-        return [path for path in untracked if path not in excess]
+        self.omitted += [Omitted(quote_path(path), reason, sizes[path]) for path in sorted(dropped)]
+        return [path for path in untracked if path not in dropped]
 
-    def _is_misplaced(self, path: bytes) -> bool:
+    def _is_unreachable_by_git(self, path: bytes) -> bool:
         """Return whether a path is a directory, or below a symbolic link."""
-        absolute = os.path.join(self.top, path)
-        if os.path.isdir(absolute) and not os.path.islink(absolute):
+        absolute_path = os.path.join(self.top, path)
+        if os.path.isdir(absolute_path) and not os.path.islink(absolute_path):
             return True
         while path := os.path.dirname(path):
             if os.path.islink(os.path.join(self.top, path)):
                 return True
         return False
 
-    def _add(self, paths: list[bytes]) -> None:
-        readable = []
+    def _add_files(self, paths: list[bytes]) -> None:
+        readable_paths = []
         for path in paths:
             file = os.path.join(self.top, path)
             if os.path.islink(file) or not os.path.isfile(file) or os.access(file, os.R_OK):
-                readable.append(path)
+                readable_paths.append(path)
             else:
                 self._omit(path, "cannot be read: permission denied")
-        if len(readable) < _MANY:
-            self._add_to_index(readable)
+        if len(readable_paths) < _MANY:
+            self._add_to_index(readable_paths)
             return
         from gitckpt.git.contents.bounds import Quarantine
 
         with Quarantine(self.index.repository) as quarantine:
             options, environment = quarantine.options, quarantine.environment
-            for start in range(0, len(readable), _AT_ONCE):
-                self._add_to_index(readable[start : start + _AT_ONCE], options, environment)
+            for start in range(0, len(readable_paths), _AT_ONCE):
+                self._add_to_index(readable_paths[start : start + _AT_ONCE], options, environment)
             quarantine.migrate(self.index.deadline)
 
     def _add_to_index(
@@ -392,14 +393,13 @@ class _Capture:
         from gitckpt.git.contents import refusal
 
         result = refusal.add_files(self.index, paths, settings, env)
-        self.converted += map(quoted, result.converted)
-        for refused in result.refused:
-            reason, may_be_held = self._explain_refusal(refused)
-            if not may_be_held or not self._hold_as_is(refused.path):
-                self._omit(refused.path, reason)
+        self.converted += map(quote_path, result.converted)
+        for refused_file in result.refused:
+            reason, may_store_as_is = self._explain_refusal(refused_file)
+            if not may_store_as_is or not self._store_as_is(refused_file.path):
+                self._omit(refused_file.path, reason)
 
     def _explain_refusal(self, refused: Refused) -> tuple[str, bool]:
-        """Return why git refuses a file, and whether its raw bytes may be stored instead."""
         from gitckpt.git.contents import refusal
 
         path, driver = refused.path, refused.driver
@@ -407,14 +407,14 @@ class _Capture:
             return refused.cause, False
         if not driver or path not in self.tracked:
             return f"git cannot store it: {refused.cause}", not driver
-        _, our_oid = _our_entries(self.survey).get(path, (b"", b""))
+        _, our_oid = _choose_sides(self.survey).get(path, (b"", b""))
         oid = self.survey.staged.get(path, our_oid).decode("ascii")
-        if oid.strip("0") and refusal.filter_works(self.index, path, oid):
-            may_be_held = self.keeps(path) and self.limits.looks_secret(path) is None
-            return f"filter {driver} refuses it", may_be_held
+        if oid.strip("0") and refusal.does_filter_work(self.index, path, oid):
+            may_store_as_is = self.keeps(path) and self.limits.secret_pattern(path) is None
+            return f"filter {driver} refuses it", may_store_as_is
         return f"filter {driver} does not work: {refused.cause}", False
 
-    def _hold_as_is(self, path: bytes) -> bool:
+    def _store_as_is(self, path: bytes) -> bool:
         (data,) = exact_files.read_files(self.index.repository, [path])
         if data is None:
             return False
@@ -425,36 +425,37 @@ class _Capture:
         self.as_is[path] = oid
         return True
 
-    def _find_inexact(self, rules: attributes.AttributeRules | None) -> conversion.Converted:
+    def _find_inexact_files(self, rules: attributes.AttributeRules | None) -> conversion.Converted:
         if rules is None and not conversion.has_verdicts(self.index.repository):
             return conversion.Converted()
         terms = self.limits.terms({*self.also, *self.included}, self.also)
-        conversions = conversion.ConversionSearch(self.index, self.objects, rules, terms)
-        converted = conversions.run(self.unread | self.as_is.keys())
-        behind = {quoted(path) for path in converted.required}.intersection(self.converted)
-        self.converted = sorted({*map(quoted, converted.skipped), *behind})
-        return converted
+        conversion_search = conversion.ConversionSearch(self.index, self.objects, rules, terms)
+        inexact_files = conversion_search.run(self.unread | self.as_is.keys())
+        filtered = {quote_path(path) for path in inexact_files.required}.intersection(
+            self.converted
+        )
+        self.converted = sorted({*map(quote_path, inexact_files.skipped), *filtered})
+        return inexact_files
 
     def _omit(self, path: bytes, reason: str) -> None:
         self.unread.add(path)
         if path in self.tracked:
             self.unheld[path] = reason
-        self.omitted.append(Omitted(quoted(path), reason))
+        self.omitted.append(Omitted(quote_path(path), reason))
 
 
-def _file_size(path: bytes) -> int:
+def _size_of_file(path: bytes) -> int:
     with contextlib.suppress(OSError):
         return os.lstat(path).st_size
     return 0
 
 
-def _our_entries(survey: Survey) -> dict[bytes, tuple[bytes, bytes]]:
-    """Map paths in conflict to mode and oid: of our side, else theirs, else the base."""
+def _choose_sides(survey: Survey) -> dict[bytes, tuple[bytes, bytes]]:
     sides = {}
     for stage in (1, 3, 2):
         for entry in survey.conflicts.get(stage, ()):
-            about, _, path = entry.partition(b"\t")
-            mode, oid = about.split(b" ")
+            mode_and_oid, _, path = entry.partition(b"\t")
+            mode, oid = mode_and_oid.split(b" ")
             sides[path] = mode, oid
     return sides
 
@@ -466,7 +467,7 @@ _CAPTURES = 2  # with pruned objects: while `git gc --prune=now` runs, even `git
 
 
 def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts | None = None) -> bool:
-    """Return whether all objects of a snapshot are readable; git gc may prune some."""
+    """Return whether git can read all objects of a checkpoint's snapshot."""
     for submodule in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
         ref = ref_names.CHECKPOINTS + submodule.checkpoint
         if not modules.is_ref_stored(repository, modules.unquote(submodule.path), ref):
@@ -480,29 +481,29 @@ def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts | None
 def own_objects(
     repository: Repository, tree: str, commit: str, parts: Parts | None
 ) -> set[str] | None:
-    """Return a snapshot's objects that `commit` does not reach; None if unreadable."""
+    """Return the oids in a snapshot that `commit` does not have; None if unreadable."""
     base = manifest.base_tree(repository, commit)
     oids = {tree}
     try:
-        for name, (mode, oid) in _entries(repository, tree).items():
+        for name, (mode, oid) in _read_tree(repository, tree).items():
             oids.add(oid)
-            captured = parts(commit, oid) if parts and name == b"files" else None
-            if captured is not None:
-                oids.update(captured)
+            known_oids = parts(commit, oid) if parts and name == b"files" else None
+            if known_oids is not None:
+                oids.update(known_oids)
             elif mode == encoding.DIRECTORY:
-                stages = _entries(repository, oid).values() if name == b"index" else [(mode, oid)]
-                for _, part in stages:
-                    oids.update([part, *diff.list_new_objects(repository, base, part)])
+                stages = _read_tree(repository, oid).values() if name == b"index" else [(mode, oid)]
+                for _, tree_oid in stages:
+                    oids.update([tree_oid, *diff.list_new_objects(repository, base, tree_oid)])
     except (GitError, MalformedTree):
         return None
     return oids - {base}
 
 
-def _entries(repository: Repository, tree: str) -> encoding.Entries:
-    stored = next(repository.cat_file.contents([tree]))
-    if stored is None:
+def _read_tree(repository: Repository, tree: str) -> encoding.Entries:
+    tree_object = next(repository.cat_file.contents([tree]))
+    if tree_object is None:
         raise MalformedTree("the object is missing")
-    return decode_tree(stored[2], repository.object_format)
+    return decode_tree(tree_object[2], repository.object_format)
 
 
 def record_whole(
@@ -514,36 +515,41 @@ def record_whole(
     *,
     parts: Parts | None = None,
 ) -> Checkpoint:
-    """Call `attempt` until its snapshot is readable; raise the error after 10 calls."""
-    torn = 0
-    unreadable: set[str] = set()
+    """Record a checkpoint with `attempt`, again if objects are lost or HEAD moves.
+
+    `remove` deletes a checkpoint with unreadable objects, and `say` shows a message to the user.
+    Returns the first complete checkpoint. Raises the last error after 10 attempts, or after 2
+    attempts that lost objects.
+    """
+    pruned_captures = 0
+    oids_aside: set[str] = set()
     reason: CkptError | None = None
-    for remaining in reversed(range(_ATTEMPTS)):
+    for remaining_attempts in reversed(range(_ATTEMPTS)):
         try:
             checkpoint = attempt()
         except Moved:
             continue
         except FilesPruned:
-            torn += 1
-            if torn == _CAPTURES:
+            pruned_captures += 1
+            if pruned_captures == _CAPTURES:
                 raise
             continue
         except IndexGone:  # anything may delete the private index, even repeatedly
-            if not remaining:
+            if not remaining_attempts:
                 raise
             continue
         except DamagedObject as error:  # git reads link objects before it writes them
-            if error.oid in unreadable or not _move_aside(repository, objects, error.oid):
+            if error.oid in oids_aside or not _move_aside(repository, objects, error.oid):
                 raise
-            unreadable.add(error.oid)
-            say(_moved_aside(repository, error.oid))
+            oids_aside.add(error.oid)
+            say(_moved_aside_message(repository, error.oid))
             continue
         reason = repair(repository, objects, checkpoint, say, parts)
         if reason is None:
             return checkpoint
         remove([checkpoint.id])
-        torn += 1
-        if torn == _CAPTURES:
+        pruned_captures += 1
+        if pruned_captures == _CAPTURES:
             break
     raise reason or _busy_error()
 
@@ -555,10 +561,10 @@ def repair(
     say: Callable[[str], None],
     parts: Parts | None = None,
 ) -> CkptError | None:
-    """Rewrite a snapshot's damaged objects from files; return an error if some stay."""
+    """Rewrite a snapshot's damaged objects from files; return an error if that fails."""
     if is_whole(repository, checkpoint, parts):
         return None
-    messages, reason = _write_again(repository, objects, checkpoint)
+    messages, reason = _rewrite_damaged_blobs(repository, objects, checkpoint)
     for message in messages:
         say(message)
     return None if is_whole(repository, checkpoint) else reason or _busy_error()
@@ -574,22 +580,21 @@ def _busy_error() -> BusyError:
 _SNAPSHOT = re.compile(rb"^(files|raw|index/[0-3])/")  # prefixes of worktree paths in a snapshot
 
 
-def _write_again(
+def _rewrite_damaged_blobs(
     repository: Repository, objects: Objects, checkpoint: Checkpoint
 ) -> tuple[list[str], CkptError | None]:
-    """Rewrite damaged blobs from files; return messages and the last error, if any."""
     messages = []
     error: CkptError | None = None
     damaged = _damaged_objects(repository, objects, checkpoint)
     for oid, (paths, is_committed) in sorted(damaged.items()):
         source = next((path for path in paths if _write_file(repository, objects, oid, path)), None)
         if source is not None:
-            origin = f"was rewritten from {quoted(source)}"
+            origin = f"was rewritten from {quote_path(source)}"
             messages.append(f"the object {oid} was missing or damaged, and {origin}")
         elif not paths and not is_committed and graph.move_aside(repository, oid):
-            messages.append(_moved_aside(repository, oid))
+            messages.append(_moved_aside_message(repository, oid))
         else:
-            names = ", ".join(quoted(path) for path in sorted(set(paths))[:3])
+            names = ", ".join(quote_path(path) for path in sorted(set(paths))[:3])
             name = f"{oid} of {names}" if names else oid
             message = f"the object {name} is missing or damaged, and no file has that content"
             hint = "stage the file again: git add; or see how to fetch the object: "
@@ -597,43 +602,40 @@ def _write_again(
     return messages, error
 
 
-def _moved_aside(repository: Repository, oid: str) -> str:
+def _moved_aside_message(repository: Repository, oid: str) -> str:
     directory = f"{repository.private_dir}/damaged"
     return f"the object {oid} was damaged and is rewritten; the damaged file is in {directory}"
 
 
 def _move_aside(repository: Repository, objects: Objects, oid: str) -> bool:
-    """Move a damaged object aside, to be rewritten, unless HEAD contains the object."""
     head = manifest.base_tree(repository, "HEAD")
-    is_committed = oid in _list_objects(objects, head, repository.object_format, set())
+    is_committed = oid in _list_paths_by_oid(objects, head, repository.object_format, set())
     return not is_committed and graph.move_aside(repository, oid)
 
 
 def _damaged_objects(
     repository: Repository, objects: Objects, checkpoint: Checkpoint
 ) -> dict[str, tuple[list[bytes], bool]]:
-    """Map unreadable oids to paths ([] for trees) and whether the commit reaches them."""
     if checkpoint.tree is None:
         return {}
-    broken: set[str] = set()
-    snapshot = _list_objects(objects, checkpoint.tree, repository.object_format, broken)
+    broken_trees: set[str] = set()
+    all_paths = _list_paths_by_oid(objects, checkpoint.tree, repository.object_format, broken_trees)
     base = manifest.base_tree(repository, checkpoint.git_sha)
-    committed = _list_objects(objects, base, repository.object_format, broken)
-    suspects = sorted(broken.union(snapshot.keys() - committed.keys()))
-    unreadable = graph.find_unreadable(repository, suspects)
-    return {oid: (snapshot.get(oid, []), oid in committed) for oid in unreadable}
+    old_paths = _list_paths_by_oid(objects, base, repository.object_format, broken_trees)
+    suspect_oids = sorted(broken_trees.union(all_paths.keys() - old_paths.keys()))
+    unreadable_oids = graph.find_unreadable(repository, suspect_oids)
+    return {oid: (all_paths.get(oid, []), oid in old_paths) for oid in unreadable_oids}
 
 
-def _list_objects(
+def _list_paths_by_oid(
     objects: Objects, root: str, object_format: str, broken: set[str]
 ) -> dict[str, list[bytes]]:
-    """Map the oids below a tree to paths ([] for trees); add bad trees to `broken`."""
-    listed: dict[str, list[bytes]] = {}
-    level: dict[str, bytes] = {root: b""}
-    while level:
-        below: dict[str, bytes] = {}
-        for (oid, path), entry in zip(level.items(), objects.read(list(level), None), strict=True):
-            listed[oid] = []
+    paths_by_oid: dict[str, list[bytes]] = {}
+    trees: dict[str, bytes] = {root: b""}
+    while trees:
+        subtrees: dict[str, bytes] = {}
+        for (oid, path), entry in zip(trees.items(), objects.read(list(trees), None), strict=True):
+            paths_by_oid[oid] = []
             entries: encoding.Entries = {}
             try:
                 if entry is None or entry[0] != "tree":
@@ -641,14 +643,14 @@ def _list_objects(
                 entries = decode_tree(entry[1], object_format)
             except MalformedTree:
                 broken.add(oid)
-            for name, (mode, child) in entries.items():
-                inner = b"/".join([path, name]) if path else name
+            for name, (mode, child_oid) in entries.items():
+                child_path = b"/".join([path, name]) if path else name
                 if mode == encoding.DIRECTORY:
-                    below.setdefault(child, inner)
+                    subtrees.setdefault(child_oid, child_path)
                 elif mode != encoding.GITLINK:
-                    listed.setdefault(child, []).append(_SNAPSHOT.sub(b"", inner))
-        level = {oid: path for oid, path in below.items() if oid not in listed}
-    return listed
+                    paths_by_oid.setdefault(child_oid, []).append(_SNAPSHOT.sub(b"", child_path))
+        trees = {oid: path for oid, path in subtrees.items() if oid not in paths_by_oid}
+    return paths_by_oid
 
 
 def _write_file(repository: Repository, objects: Objects, oid: str, path: bytes) -> bool:

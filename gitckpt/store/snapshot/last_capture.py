@@ -121,7 +121,7 @@ def _digest(repository: Repository, status: bytes, start: int | None = None) -> 
         except (FileNotFoundError, NotADirectoryError):
             digest.update(b"-\0")
             continue
-        stamp = refs_stat.stamp(file, start)
+        stamp = refs_stat.make_stamp(file, start)
         if stamp is None:
             return None
         digest.update(f"{file.st_mode:o} {stamp}\0".encode("ascii"))

@@ -1,4 +1,4 @@
-"""Decide which files a snapshot omits: the table `[snapshot]` of `gitckpt.toml`."""
+"""Decide which files a snapshot omits, by the table `[snapshot]` of gitckpt.toml."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from gitckpt.git import config
 from gitckpt.git.contents import attributes
-from gitckpt.git.contents.attributes import Configured
-from gitckpt.model.arguments import require, require_number, require_seconds, words
+from gitckpt.git.contents.attributes import ConversionSettings
+from gitckpt.model.arguments import as_words, require, require_number, require_seconds
 from gitckpt.model.values import dataclass, field, replace
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ _AUTOMATIC = 500 * MB  # of untracked files in a checkpoint by a hook, an autosa
 MORE_TIME = "to allow more time: git config ckpt.snapshotTimeout 5m"
 
 
-def _split(text: str) -> tuple[str, ...]:
+def _split_words(text: str) -> tuple[str, ...]:
     lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
     return tuple(" ".join(lines).split())
 
@@ -76,8 +76,8 @@ _FURTHER_SECRETS = """
     .bash_history .zsh_history .sh_history .ash_history fish_history .psql_history .mysql_history
     .sqlite_history .rediscli_history .dbshell .irb_history .python_history .node_repl_history
 """
-_WITH_DATA = (f"{name}.{ending}" for name in _split(_NAMES) for ending in _split(_DATA))
-SECRETS = (*_split(_FIRST_SECRETS), *_WITH_DATA, *_split(_FURTHER_SECRETS))
+_WITH_DATA = (f"{name}.{ending}" for name in _split_words(_NAMES) for ending in _split_words(_DATA))
+SECRETS = (*_split_words(_FIRST_SECRETS), *_WITH_DATA, *_split_words(_FURTHER_SECRETS))
 
 # Endings of source code and documents. Names that begin with `.env` are secrets all the same.
 _ENDINGS = """
@@ -87,7 +87,7 @@ _ENDINGS = """
     org php phtml pl pm proto ps1 psm1 pug py pyi pyx r rake rb rkt rs rst sass scala scm scss sh
     sol sql styl sv svelte swift t tcl tex tf thrift ts tsx v vb vhd vhdl vue xhtml zig zsh
 """
-_SOURCES = frozenset(_split(_ENDINGS))
+_SOURCES = frozenset(_split_words(_ENDINGS))
 
 # Names that match `SECRETS` but are no secrets: templates to fill in, and public keys.
 _PUBLIC = (".env*.example", ".env*.sample", ".env*.template", ".env*.dist", "*.pub")
@@ -95,7 +95,7 @@ _PUBLIC = (".env*.example", ".env*.sample", ".env*.template", ".env*.dist", "*.p
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits on untracked files, submodules and time; tracked files have no limit."""
+    """Limits on the untracked files, the submodules and the time of a capture."""
 
     # In bytes: larger untracked files are omitted. None sets no limit.
     max_file_size: int | None = 50 * MB
@@ -112,30 +112,30 @@ class Limits:
     # In bytes, of all untracked files: the largest are omitted until the rest fit. None: no limit.
     max_total_size: int | None = None
     # git's settings for line ends and filters; None if they were not read yet.
-    configured: Configured | None = field(default=None, compare=False, repr=False)
+    configured: ConversionSettings | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         require_number("max_file_size", self.max_file_size, may_be_none=True)
         require_number("max_total_size", self.max_total_size, may_be_none=True)
         for name in ("secrets", "include"):
-            object.__setattr__(self, name, words(name, getattr(self, name)))
+            object.__setattr__(self, name, as_words(name, getattr(self, name)))
         require("submodules", self.submodules, bool, "True or False")
         require_seconds("timeout", self.timeout)
 
     def automatic(self) -> Limits:
         return replace(self, max_total_size=_AUTOMATIC)
 
-    def excess(self, sizes: Mapping[bytes, int]) -> list[bytes]:
+    def find_excess(self, sizes: Mapping[bytes, int]) -> list[bytes]:
         if self.max_total_size is None:
             return []
-        excess = sum(sizes.values()) - self.max_total_size
-        omitted = []
+        excess_size = sum(sizes.values()) - self.max_total_size
+        omitted_paths = []
         for path in sorted(sizes, key=lambda path: (-sizes[path], path)):
-            if excess <= 0:
+            if excess_size <= 0:
                 break
-            excess -= sizes[path]
-            omitted.append(path)
-        return omitted
+            excess_size -= sizes[path]
+            omitted_paths.append(path)
+        return omitted_paths
 
     def include_command(self) -> list[str]:
         options = (option for pattern in self.include for option in ("-x", pattern))
@@ -145,8 +145,11 @@ class Limits:
         return None if self.timeout == float("inf") else time.monotonic() + self.timeout
 
     def reason_to_omit(self, path: bytes, *, included: bool) -> tuple[str, int | None] | None:
-        """Return why to omit an untracked file (and its size if too large), or None."""
-        pattern = self.looks_secret(path) if not included else None
+        """Return why to omit an untracked file; None to capture the file.
+
+        A file that is too large comes with its size. If `included`, its name may look secret.
+        """
+        pattern = self.secret_pattern(path) if not included else None
         if pattern is not None:
             return f"its name looks like a secret ({pattern})", None
         try:
@@ -155,27 +158,30 @@ class Limits:
             return None  # the file is gone, or a parent directory was replaced by a file
         limit = self.max_file_size
         if limit is not None and stat.S_ISREG(status.st_mode) and status.st_size > limit:
-            return f"larger than {size_text(limit)}", status.st_size
+            return f"larger than {format_size(limit)}", status.st_size
         return None
 
-    def conversions(self, repository: Repository) -> Configured:
+    def git_settings(self, repository: Repository) -> ConversionSettings:
         if self.configured is not None:
             return self.configured
-        return Configured.of(config.read(repository, f"^({attributes.SETTINGS})"))
+        return ConversionSettings.of(config.read(repository, f"^({attributes.SETTINGS})"))
 
     def terms(self, included: Collection[bytes], regardless: Collection[bytes]) -> Terms:
-        """Return which files to store raw: `regardless` always, secrets if `included`."""
+        """Return the conditions for keeping the raw bytes of files that git converts.
+
+        Files in `regardless` are always kept, files that look like secrets only if in `included`.
+        """
         from gitckpt.git.contents.conversion import Terms  # needed only if git converts files
 
         return Terms(
             self.max_file_size,
-            is_secret=lambda path: path not in included and self.looks_secret(path) is not None,
+            is_secret=lambda path: path not in included and self.secret_pattern(path) is not None,
             text=f"{self.max_file_size} {self.secrets} {self.include}",
             always=regardless,
         )
 
-    def looks_secret(self, path: bytes) -> str | None:
-        """Return the pattern of `secrets` that a file's path matches, or None."""
+    def secret_pattern(self, path: bytes) -> str | None:
+        """Return the pattern of `secrets` that matches a path; None without a match."""
         parts = os.fsdecode(path).lower().split("/")
         name = parts[-1]
         _, dot, ending = name[1:].rpartition(".")
@@ -188,18 +194,18 @@ class Limits:
         return pattern
 
     def _matching_pattern(self, parts: Sequence[str]) -> str | None:
-        names, endings, wildcards = _group_patterns(self.secrets)
-        for pattern, depth in names.get(parts[-1], ()):
-            if "/".join(parts[-depth - 1 :]) == pattern.lower():
+        patterns_by_name, patterns_by_ending, wildcard_patterns = _group_patterns(self.secrets)
+        for pattern, slashes in patterns_by_name.get(parts[-1], ()):
+            if "/".join(parts[-slashes - 1 :]) == pattern.lower():
                 return pattern
         _, dot, ending = parts[-1].rpartition(".")
-        if dot and ending in endings:
-            return endings[ending]
-        for pattern, depth, first, last in wildcards:
-            path = "/".join(parts[-depth - 1 :])
+        if dot and ending in patterns_by_ending:
+            return patterns_by_ending[ending]
+        for pattern, slashes, literal_start, literal_end in wildcard_patterns:
+            path = "/".join(parts[-slashes - 1 :])
             # Compare start and end first: `fnmatch` would take 4 ms to compile all patterns.
-            has_ends = path.startswith(first) and path.endswith(last)
-            if has_ends and fnmatch.fnmatchcase(path, pattern.lower()):
+            has_literal_ends = path.startswith(literal_start) and path.endswith(literal_end)
+            if has_literal_ends and fnmatch.fnmatchcase(path, pattern.lower()):
                 return pattern
         return None
 
@@ -212,23 +218,22 @@ _ENDING = re.compile(r"\*\.[^*?[/.]*")
 def _group_patterns(
     patterns: tuple[str, ...],
 ) -> tuple[dict[str, list[tuple[str, int]]], dict[str, str], list[tuple[str, int, str, str]]]:
-    """Return patterns by file name, by ending, and others with literal start and end."""
-    names: dict[str, list[tuple[str, int]]] = {}
-    endings: dict[str, str] = {}
-    wildcards = []
+    by_name: dict[str, list[tuple[str, int]]] = {}
+    by_ending: dict[str, str] = {}
+    wildcard_patterns = []
     for pattern in patterns:
-        folded, depth = pattern.lower(), pattern.count("/")
-        if not any(c in folded for c in "*?["):
-            names.setdefault(folded.rpartition("/")[2], []).append((pattern, depth))
-        elif _ENDING.fullmatch(folded):
-            endings[folded[2:]] = pattern
+        lowercase_pattern, slashes = pattern.lower(), pattern.count("/")
+        if not any(c in lowercase_pattern for c in "*?["):
+            by_name.setdefault(lowercase_pattern.rpartition("/")[2], []).append((pattern, slashes))
+        elif _ENDING.fullmatch(lowercase_pattern):
+            by_ending[lowercase_pattern[2:]] = pattern
         else:
-            parts = _SPECIAL.split(folded)
-            wildcards.append((pattern, depth, parts[0], parts[-1]))
-    return names, endings, wildcards
+            literal_parts = _SPECIAL.split(lowercase_pattern)
+            wildcard_patterns.append((pattern, slashes, literal_parts[0], literal_parts[-1]))
+    return by_name, by_ending, wildcard_patterns
 
 
-def size_text(size: int) -> str:
+def format_size(size: int) -> str:
     for unit, factor in (("GB", 1000 * MB), ("MB", MB), ("kB", 1000)):
         if size >= factor and size % factor == 0:
             return f"{size // factor} {unit}"
@@ -241,21 +246,21 @@ IGNORED = "git ignores it"
 
 
 def reason_to_leave(repository: Repository, limits: Limits, path: str) -> str | None:
-    """Return why a snapshot would omit the file at an absolute path, or None."""
+    """Return why a snapshot would omit a file; None if it would capture the file."""
     top = os.path.realpath(repository.worktree or os.devnull)
-    real = os.path.realpath(path)
-    if not real.startswith(f"{top}/"):
+    real_path = os.path.realpath(path)
+    if not real_path.startswith(f"{top}/"):
         return "the file lies outside of the worktree"
-    tag = _list_files(repository, os.path.relpath(real, top)).get(real)
+    tag = _list_files(repository, os.path.relpath(real_path, top)).get(real_path)
     if tag == b"H":
         return None
     is_included = False
     if limits.include:
         listing = repository.git.run(*limits.include_command()).out.split(b"\0")
-        is_included = os.fsencode(os.path.relpath(real, top)) in listing
+        is_included = os.fsencode(os.path.relpath(real_path, top)) in listing
     if tag is None and not is_included:
         return IGNORED
-    reason = limits.reason_to_omit(os.fsencode(real), included=is_included)
+    reason = limits.reason_to_omit(os.fsencode(real_path), included=is_included)
     return reason[0] if reason is not None else None
 
 
@@ -263,19 +268,18 @@ def below(repository: Repository, limits: Limits, directory: str) -> set[str] | 
     top = os.path.realpath(repository.worktree or os.devnull)
     if directory != top and not directory.startswith(f"{top}/"):
         return None
-    listed = _list_files(repository, os.path.relpath(directory, top))
+    tags_by_path = _list_files(repository, os.path.relpath(directory, top))
     paths = {
         path
-        for path, tag in listed.items()
+        for path, tag in tags_by_path.items()
         if tag == b"H" or limits.reason_to_omit(os.fsencode(path), included=False) is None
     }
     return paths or None
 
 
 def _list_files(repository: Repository, relative: str) -> dict[str, bytes]:
-    """Map absolute paths to `H` (tracked) or `?` (untracked, not ignored)."""
     top = os.path.realpath(repository.worktree or "")
-    words = ("ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard", "--", relative)
-    listing = repository.git.run("--literal-pathspecs", *words, ok=(0, 128)).out
+    options = ("ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard", "--", relative)
+    listing = repository.git.run("--literal-pathspecs", *options, ok=(0, 128)).out
     entries = (entry.split(b" ", 1) for entry in listing.split(b"\0")[:-1])
     return {f"{top}/{os.fsdecode(path)}": b"?" if tag == b"?" else b"H" for tag, path in entries}

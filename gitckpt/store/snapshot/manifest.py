@@ -1,4 +1,4 @@
-"""Read and write the tree of a snapshot (`docs/format.md`); it may be fetched."""
+"""Read and write the tree of a snapshot, as described in `docs/format.md`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from gitckpt.git.contents import bounds
 from gitckpt.git.contents.bounds import UnsoundSnapshot
 from gitckpt.git.objects import diff, encoding
-from gitckpt.git.objects.diff import leaves
+from gitckpt.git.objects.diff import list_leaves
 from gitckpt.git.objects.encoding import DIRECTORY, FILES, Entries, MalformedTree, object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
@@ -58,12 +58,12 @@ class Contents:
 
     @property
     def absent_paths(self) -> list[bytes]:
-        """Paths of skip-worktree entries that had no file when captured."""
+        """Return the paths of skip-worktree entries that had no file when captured."""
         # In a sparse checkout git clears the flag if there is a file; elsewhere a file is usual.
         return self.flags.get(ABSENT if self.sparse is None else SKIPPED, [])
 
 
-def flags_of(intended: Mapping[bytes, bytes]) -> dict[str, list[bytes]]:
+def intent_flags(intended: Mapping[bytes, bytes]) -> dict[str, list[bytes]]:
     flags = {INTENT: sorted(intended)}
     for flag, flag_mode in INTENDED.items():
         flags[flag] = sorted(path for path, mode in intended.items() if mode == flag_mode)
@@ -84,28 +84,29 @@ def require_commit(repository: Repository, checkpoint: Checkpoint) -> None:
 def with_commit(
     repository: Repository, checkpoint: Checkpoint, head: str | None
 ) -> tuple[Checkpoint, str | None]:
-    """Return a checkpoint with another linked commit if its own is gone, and a remark.
+    """Replace the linked commit of a checkpoint if the repository lacks that commit.
 
-    The new commit is the one to which `git filter-repo` rewrote the old, else `head`, else
-    WorktreeError. An operation in progress is dropped. Without a change, there is no remark.
+    The new commit is the one to which `git filter-repo` rewrote the old commit, else `head`; an
+    operation in progress is dropped. Returns the checkpoint, and a remark on the replacement or
+    None. Raises WorktreeError if no commit can replace the old one.
     """
     commit = checkpoint.git_sha
     if not commit or _has_commit(repository, commit):
         return checkpoint, None
-    new = rewrites.filter_repo_commits(repository).get(commit, "")
-    if _has_commit(repository, new):
-        remark = f"commit {commit[:10]} was rewritten: using {new[:10]} instead"
+    new_commit = rewrites.read_filter_repo_map(repository).get(commit, "")
+    if _has_commit(repository, new_commit):
+        remark = f"commit {commit[:10]} was rewritten: using {new_commit[:10]} instead"
         remark += "" if checkpoint.tree is not None else ", with the files of that commit"
     else:
         if checkpoint.tree is None or head is None:
             require_commit(repository, checkpoint)
-        new = head or ""
+        new_commit = head or ""
         remark = f"commit {commit[:10]} is gone: the files are those of the checkpoint"
         remark += ", and the index has the files of HEAD"
     files = checkpoint.worktree
     if files is not None:
         files = replace(files, operation=None, operation_commit=None)
-    return replace(checkpoint, git_sha=new, worktree=files), remark
+    return replace(checkpoint, git_sha=new_commit, worktree=files), remark
 
 
 def files_of(repository: Repository, checkpoint: Checkpoint) -> str:
@@ -113,15 +114,15 @@ def files_of(repository: Repository, checkpoint: Checkpoint) -> str:
 
 
 def tree_of_files(repository: Repository, snapshot: str | None, commit: str) -> str:
-    """Return the tree of a snapshot's files, else of `commit`; "" has the empty tree."""
+    """Return the tree of a snapshot's files; without a snapshot, that of `commit`."""
     if snapshot is None and not commit:
         return encoding.empty_tree(repository.object_format)
     name = f"{commit}^{{tree}}" if snapshot is None else f"{snapshot}:files"
-    bounds.require(repository, snapshot, commit)
-    stored = repository.cat_file.info(name)
-    if stored is None:
+    bounds.require_sound(repository, snapshot, commit)
+    object_info = repository.cat_file.info(name)
+    if object_info is None:
         raise WorktreeError(f"{name} is missing", hint=VERIFY)
-    return stored[0]
+    return object_info[0]
 
 
 class _PendingObjects:
@@ -139,17 +140,16 @@ class _PendingObjects:
         self._contents.append(("tree", data))
         return object_id("tree", data, self._format)
 
-    def tree_of(self, files: Mapping[bytes, str]) -> str:
-        """Add trees for files, given as oids by path; return the oid of the top tree."""
+    def add_tree_of(self, files: Mapping[bytes, str]) -> str:
         entries: Entries = {}
-        below: dict[bytes, dict[bytes, str]] = {}
+        subtrees: dict[bytes, dict[bytes, str]] = {}
         for path, oid in files.items():
-            first, slash, inner_path = path.partition(b"/")
+            first_name, slash, inner_path = path.partition(b"/")
             if slash:
-                below.setdefault(first, {})[inner_path] = oid
+                subtrees.setdefault(first_name, {})[inner_path] = oid
             else:
-                entries[first] = (encoding.FILE, oid)
-        entries |= {name: (DIRECTORY, self.tree_of(inner)) for name, inner in below.items()}
+                entries[first_name] = (encoding.FILE, oid)
+        entries |= {name: (DIRECTORY, self.add_tree_of(inner)) for name, inner in subtrees.items()}
         return self.tree(entries)
 
     def write(self) -> None:
@@ -157,7 +157,7 @@ class _PendingObjects:
 
 
 def write(repository: Repository, objects: Objects, content: Contents) -> str:
-    """Write the tree of a snapshot and return its oid; the caller flushes the objects."""
+    """Write a snapshot and return the oid of its tree; the caller flushes the objects."""
     pending = _PendingObjects(repository, objects)
     trees: dict[bytes, str | None] = {b"files": content.files, RAW: content.raw}
     if content.index:
@@ -165,9 +165,9 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
         trees[b"index"] = pending.tree(stages)
     if content.operation:
         files = {os.fsencode(name): pending.blob(data) for name, data in content.operation.items()}
-        trees[b"operation"] = pending.tree_of(files)
-        merged = content.operation.get("AUTO_MERGE", b"").decode("ascii", "replace").strip()
-        trees[b"auto-merge"] = merged  # reachable from here, because git gc does not protect it
+        trees[b"operation"] = pending.add_tree_of(files)
+        merge_tree = content.operation.get("AUTO_MERGE", b"").decode("ascii", "replace").strip()
+        trees[b"auto-merge"] = merge_tree  # reachable from here, because git gc does not protect it
     flags = [(flag.encode(), path) for flag, paths in content.flags.items() for path in paths]
     modes = [(b"%03o" % mode, path) for path, mode in sorted(content.modes.items())]
     blobs = {
@@ -177,8 +177,8 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
         CONVERSION: content.conversion,
     }
     entries = {name: (DIRECTORY, tree) for name, tree in trees.items() if tree}
-    stored = {name: pending.blob(data) for name, data in blobs.items() if data}
-    entries |= {name: (encoding.FILE, oid) for name, oid in stored.items()}
+    blob_oids = {name: pending.blob(data) for name, data in blobs.items() if data}
+    entries |= {name: (encoding.FILE, oid) for name, oid in blob_oids.items()}
     if content.sparse is not None:  # also if b"": the sparse-checkout file is empty
         entries[b"sparse"] = (encoding.FILE, pending.blob(content.sparse))
     tree = pending.tree(entries)
@@ -187,34 +187,34 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
 
 
 def contents_of(checkpoint: Checkpoint, repository: Repository, objects: Objects) -> Contents:
-    bounds.require(repository, checkpoint.tree, checkpoint.git_sha)
+    bounds.require_sound(repository, checkpoint.tree, checkpoint.git_sha)
     contents = read(repository, objects, checkpoint.tree, checkpoint.git_sha)
     return replace(contents, is_of_commit=checkpoint.worktree is None)
 
 
 def read(repository: Repository, objects: Objects, tree: str | None, commit: str) -> Contents:
-    """Read the tree of a snapshot; if None, return the contents of the commit."""
+    """Read the snapshot `tree`; if `tree` is None, return the contents of `commit`."""
     if tree is None:
         return Contents(base_tree(repository, commit))
-    reader = _Reader(repository, objects)
+    reader = _SnapshotReader(repository, objects)
     parts = reader.entries(tree)
     bounds.require_shape(parts, tree)
-    stages = reader.entries(parts[b"index"][1]) if b"index" in parts else {}
+    stage_entries = reader.entries(parts[b"index"][1]) if b"index" in parts else {}
 
     def blob(name: bytes) -> bytes:
         return reader.blobs([parts[name][1]], budget.LIST)[0] if name in parts else b""
 
-    def pairs(name: bytes) -> list[tuple[bytes, bytes]]:
+    def read_pairs(name: bytes) -> list[tuple[bytes, bytes]]:
         records = (record.partition(b" ") for record in blob(name).split(b"\0")[:-1])
         return [(value, path) for value, _, path in records]
 
     flags: dict[str, list[bytes]] = {}
-    for flag, path in pairs(b"flags"):
+    for flag, path in read_pairs(b"flags"):
         flags.setdefault(flag.decode("utf-8", "replace"), []).append(path)
-    modes = pairs(b"modes")
+    modes = read_pairs(b"modes")
     return Contents(
         files=parts[b"files"][1],
-        index={int(stage): oid for stage, (_, oid) in stages.items() if stage in _STAGES},
+        index={int(stage): oid for stage, (_, oid) in stage_entries.items() if stage in _STAGES},
         flags=flags,
         operation=reader.files_below(parts[b"operation"][1]) if b"operation" in parts else {},
         sparse=blob(b"sparse") if b"sparse" in parts else None,
@@ -228,85 +228,85 @@ def read(repository: Repository, objects: Objects, tree: str | None, commit: str
 def write_raw(repository: Repository, objects: Objects, raw: Mapping[bytes, str]) -> str | None:
     if not raw:
         return None
-    pending = _PendingObjects(repository, objects)
-    tree = pending.tree_of(raw)
-    pending.write()
+    pending_objects = _PendingObjects(repository, objects)
+    tree = pending_objects.add_tree_of(raw)
+    pending_objects.write()
     return tree
 
 
 def raw_of(repository: Repository, contents: Contents) -> dict[bytes, str]:
-    """Return the oids of raw copies by path, but only of files in `contents.files`."""
+    """Map each file with a raw copy (its bytes without conversion) to the copy's oid."""
     if contents.raw is None:
         return {}
-    raw = {}
+    raw_oids = {}
     files = regular_files(repository, contents.files)
     for path, mode, oid in _read_leaves(repository, contents.raw):
         if mode not in FILES:
             message = f"the snapshot has a raw copy of {path!r}, which is not a regular file"
             raise WorktreeError(message, hint="gitckpt did not make this snapshot")
         if path in files:
-            raw[path] = oid
-    return raw
+            raw_oids[path] = oid
+    return raw_oids
 
 
 def raw_tree(repository: Repository, tree: str | None) -> str | None:
-    stored = repository.cat_file.info(f"{tree}:{RAW.decode()}") if tree is not None else None
-    return stored[0] if stored is not None and stored[1] == "tree" else None
+    object_info = repository.cat_file.info(f"{tree}:{RAW.decode()}") if tree is not None else None
+    return object_info[0] if object_info is not None and object_info[1] == "tree" else None
 
 
 def conversion_of(repository: Repository, tree: str | None) -> bytes:
     if tree is None:
         return b""
-    stored = next(repository.cat_file.contents([f"{tree}:{CONVERSION.decode()}"], budget.LIST))
-    return stored[2] if stored is not None and stored[1] == "blob" else b""
+    blob = next(repository.cat_file.contents([f"{tree}:{CONVERSION.decode()}"], budget.LIST))
+    return blob[2] if blob is not None and blob[1] == "blob" else b""
 
 
-def differing_raw(repository: Repository, first: Contents, second: Contents) -> list[bytes]:
+def differing_raw_paths(repository: Repository, first: Contents, second: Contents) -> list[bytes]:
     if first.raw == second.raw:
         return []
-    old, new = raw_of(repository, first), raw_of(repository, second)
-    return sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path))
+    raw1, raw2 = raw_of(repository, first), raw_of(repository, second)
+    return sorted(path for path in raw1.keys() | raw2.keys() if raw1.get(path) != raw2.get(path))
 
 
 def regular_files(repository: Repository, tree: str) -> dict[bytes, str]:
-    """Return oids by path of the regular files in a tree, recursively."""
+    """Map the path of each regular file below a tree to the oid of its blob."""
     return {path: oid for path, mode, oid in _read_leaves(repository, tree) if mode in FILES}
 
 
 def _read_leaves(repository: Repository, tree: str) -> list[Leaf]:
     try:
-        return leaves(repository, tree)
+        return list_leaves(repository, tree)
     except GitError as error:
         message = f"the tree {tree} of the snapshot cannot be read: {error.message}"
         raise WorktreeError(message, hint=VERIFY) from None
 
 
-def decoded(data: bytes, repository: Repository, tree: str) -> Entries:
+def decode_snapshot_tree(data: bytes, repository: Repository, tree: str) -> Entries:
     try:
         return encoding.decode_tree(data, repository.object_format)
     except MalformedTree as error:
         raise UnsoundSnapshot(f"the tree {tree} of the snapshot: {error}", hint=VERIFY) from None
 
 
-class _Reader:
+class _SnapshotReader:
     def __init__(self, repository: Repository, objects: Objects) -> None:
         self._repository = repository
         self._objects = objects
 
     def entries(self, tree: str) -> Entries:
-        stored = next(self._objects.read([tree], None))
-        if stored is None or stored[0] != "tree":
+        tree_object = next(self._objects.read([tree], None))
+        if tree_object is None or tree_object[0] != "tree":
             raise WorktreeError(f"the tree {tree} of the snapshot is missing", hint=VERIFY)
-        return decoded(stored[1], self._repository, tree)
+        return decode_snapshot_tree(tree_object[1], self._repository, tree)
 
     def blobs(self, oids: Sequence[str], limit: int) -> list[bytes]:
         contents: list[bytes] = []
-        size = 0
+        total_size = 0
         for oid, blob in zip(oids, self._objects.read(oids, limit), strict=True):
             if blob is None or blob[0] not in ("blob", encoding.OVERSIZED):
                 raise WorktreeError(f"the blob {oid} of the snapshot is missing", hint=VERIFY)
-            size += len(blob[1])
-            if blob[0] == encoding.OVERSIZED or size > limit:
+            total_size += len(blob[1])
+            if blob[0] == encoding.OVERSIZED or total_size > limit:
                 message = f"the lists in the snapshot, with {oid}, exceed {limit:,} bytes"
                 raise UnsoundSnapshot(message, hint=bounds.HINT)
             contents.append(blob[1])
@@ -314,22 +314,22 @@ class _Reader:
 
     def files_below(self, top: str) -> dict[str, bytes]:
         oids: dict[str, str] = {}
-        level, count, depth = [("", top)], 0, 0
-        while level:
-            below = []
-            for prefix, tree in level:
+        current_level, entry_count, depth = [("", top)], 0, 0
+        while current_level:
+            next_level = []
+            for prefix, tree in current_level:
                 entries = self.entries(tree)
-                count += len(entries)
-                if count > budget.OPERATION.count or depth > budget.OPERATION.depth:
+                entry_count += len(entries)
+                if entry_count > budget.OPERATION.count or depth > budget.OPERATION.depth:
                     message = f"the operation {top} of the snapshot has {bounds.OPERATION}"
                     raise UnsoundSnapshot(message, hint=bounds.HINT)
                 for name, (mode, oid) in entries.items():
                     path = prefix + os.fsdecode(name)
                     if mode == DIRECTORY:
-                        below.append((f"{path}/", oid))
+                        next_level.append((f"{path}/", oid))
                     else:
                         oids[path] = oid
-            level, depth = below, depth + 1
+            current_level, depth = next_level, depth + 1
         return dict(zip(oids, self.blobs([*oids.values()], budget.OPERATION_SIZE), strict=True))
 
 
@@ -338,7 +338,7 @@ _BESIDE = "run"  # entry of a snapshot for files that a run keeps outside its wo
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What a snapshot records beyond a git tree; paths are relative to the top."""
+    """The parts of a snapshot that no git tree has; paths are relative to the top."""
 
     raw: Sequence[bytes]  # files with raw copies, because a checkout would write them differently
     directories: Sequence[bytes]  # those without files and subdirectories in the snapshot
@@ -353,9 +353,9 @@ def extras(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> 
 
 
 def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, beside: bool) -> bytes:
-    """Return a file's content; `beside`: of a file that the run keeps elsewhere."""
+    """Return a file's content; with `beside`, of a run's file outside the worktree."""
     if beside:
-        bounds.require(repository, checkpoint.tree, "")
+        bounds.require_sound(repository, checkpoint.tree, "")
         trees = [f"{checkpoint.tree}:{_BESIDE}"] if checkpoint.tree is not None else []
     else:
         raw = raw_tree(repository, checkpoint.tree)  # first: it holds the bytes of the file
@@ -377,37 +377,36 @@ def _find_blob(repository: Repository, tree: str, path: bytes) -> str | None:
     if not encoding.stays_within(path) or repository.cat_file.info(tree) is None:
         return None
     # `cat-file` reads a name per line, and a path may contain newlines.
-    entry = diff.leaf(repository, tree, path)
+    entry = diff.find_leaf(repository, tree, path)
     return entry[2] if entry and entry[1] not in (DIRECTORY, encoding.GITLINK) else None
 
 
 def turn_into(
     index: PrivateIndex, contents: Contents, commit: str, listed: str | None = None
 ) -> None:
-    """Make an index equal to a snapshot's; `listed` is its current tree, if known."""
-    merged = contents.index.get(0) if contents.index else base_tree(index.repository, commit)
-    if listed is None or merged is None:
-        index.edit("read-tree", *(["--reset", merged] if merged else ["--empty"]))
+    """Set an index to that of a snapshot; `listed` is the index's tree, if known."""
+    staged_tree = contents.index.get(0) if contents.index else base_tree(index.repository, commit)
+    if listed is None or staged_tree is None:
+        index.edit("read-tree", *(["--reset", staged_tree] if staged_tree else ["--empty"]))
     else:  # takes half the time, as few entries differ
-        changes = diff.differences(index.repository, listed, merged)
+        changes = diff.diff_trees(index.repository, listed, staged_tree)
         index.put(item.line for item in sorted(changes, key=lambda item: item.status != "D"))
     index.put(conflict_lines(index.repository, contents))
-    add_in_intent(index, contents, contents.flags.get(INTENT, ()))
+    add_intent_entries(index, contents, contents.flags.get(INTENT, ()))
     for flag in (ASSUMED, SKIPPED):
         change_flag(index, flag, contents.flags.get(flag, ()), ())
 
 
 def conflict_lines(repository: Repository, contents: Contents) -> list[bytes]:
-    """Return the conflict entries (stages 1 to 3) as lines for `PrivateIndex.put`."""
     return [
         b"%s %s %d\t%s" % (mode, oid.encode("ascii"), stage, path)
         for stage in (1, 2, 3)
         if (tree := contents.index.get(stage))
-        for path, mode, oid in leaves(repository, tree)
+        for path, mode, oid in list_leaves(repository, tree)
     ]
 
 
-def add_in_intent(index: PrivateIndex, contents: Contents, paths: Collection[bytes]) -> None:
+def add_intent_entries(index: PrivateIndex, contents: Contents, paths: Collection[bytes]) -> None:
     modes = {path: mode for flag, mode in INTENDED.items() for path in contents.flags.get(flag, ())}
     if paths:
         intent.add_intent(index, paths, modes)
@@ -416,9 +415,8 @@ def add_in_intent(index: PrivateIndex, contents: Contents, paths: Collection[byt
 def change_flag(
     index: PrivateIndex, flag: str, to_set: Collection[bytes], to_clear: Collection[bytes]
 ) -> None:
-    """Set or clear a flag of index entries; skip conflicts and paths without entry."""
     if not to_set and not to_clear:
         return
-    listed = {path for path, _, _, stage, _ in index.entries() if stage == 0}
+    paths_with_entry = {path for path, _, _, stage, _ in index.entries() if stage == 0}
     for option, paths in ((f"--{flag}", to_set), (f"--no-{flag}", to_clear)):
-        index.update(option, sorted(set(paths).intersection(listed)))
+        index.update(option, sorted(set(paths).intersection(paths_with_entry)))

@@ -1,4 +1,4 @@
-"""Survey a worktree: git status, index flags, and files that git skips."""
+"""Survey a worktree: its git status, its index flags, and files that git skips."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from gitckpt.git.worktree import index as intent
 from gitckpt.git.worktree import modules
 from gitckpt.git.worktree.administration import (
     TRIES,
-    failing_filters,
-    filters_off,
+    disable_filters,
+    find_failing_filters,
     has_file_changed,
 )
 from gitckpt.git.worktree.index import PrivateIndex
-from gitckpt.model.arguments import quoted
+from gitckpt.model.arguments import quote_path
 from gitckpt.model.checkpoint import Omitted
 from gitckpt.model.values import dataclass, field
-from gitckpt.store.snapshot.manifest import ABSENT, ASSUMED, INTENT, SKIPPED, flags_of
+from gitckpt.store.snapshot.manifest import ABSENT, ASSUMED, INTENT, SKIPPED, intent_flags
 
 # Special files, which git skips silently.
 _KINDS = {stat.S_IFSOCK: "a socket", stat.S_IFIFO: "a fifo"}
@@ -29,7 +29,7 @@ _KINDS |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
 
 
 @dataclass(slots=True)
-class Scan:
+class DirectoryScan:
     index: PrivateIndex
     top: bytes
     # Paths that cannot be captured, each with the reason.
@@ -42,34 +42,34 @@ class Scan:
     special: list[tuple[bytes, str]] = field(default_factory=list)  # path and kind; may be ignored
 
     def scan(self, directories: Iterable[bytes]) -> None:
-        """List directories that are not ignored, parents first."""
+        """List the directories that were not listed yet, parents before children."""
         for directory in sorted(directories):
             # Do not follow symbolic links.
             is_inside = not directory or os.path.dirname(directory) in self.visited
             if is_inside and directory not in self.visited:
-                self._scan(directory)
+                self._scan_directory(directory)
 
     def scan_subdirectories(self, excluded: Collection[bytes]) -> None:
-        """List the `unknown` subdirectories, except ignored, `excluded` and repositories."""
+        """List the `unknown` directories and all below; omit ignored and `excluded` ones."""
         while self.unknown:
-            new = (self.unknown - self.visited).difference(excluded)
+            unvisited = (self.unknown - self.visited).difference(excluded)
             self.unknown.clear()
-            dot_gits = {path: os.path.join(self.top, path, b".git") for path in sorted(new)}
+            dot_gits = {path: os.path.join(self.top, path, b".git") for path in sorted(unvisited)}
             plain = [path for path, dot_git in dot_gits.items() if not os.path.lexists(dot_git)]
-            self.repositories += sorted(new.difference(plain))
-            ignored = self._ignored_in(plain)  # with a slash, a directory's own rules would decide
+            self.repositories += sorted(unvisited.difference(plain))
+            ignored = self._ignored_of(plain)  # with a slash, a directory's own rules would decide
             self.scan(path for path in plain if path not in ignored)
-        ignored = self._ignored_in([path for path, _ in self.special])
+        ignored = self._ignored_of([path for path, _ in self.special])
         self.problems += [(path, reason) for path, reason in self.special if path not in ignored]
 
-    def _scan(self, directory: bytes) -> None:
+    def _scan_directory(self, directory: bytes) -> None:
         prefix = directory + b"/" if directory else b""
-        absolute = os.path.join(self.top, directory)
+        absolute_path = os.path.join(self.top, directory)
         try:
-            status = os.lstat(absolute)
+            status = os.lstat(absolute_path)
             if not stat.S_ISDIR(status.st_mode):
                 return
-            directories, special = _list_directory(absolute)
+            directories, special_files = _list_directory(absolute_path)
         except PermissionError:
             self.problems.append((prefix, "cannot be read: permission denied"))
             return
@@ -79,9 +79,9 @@ class Scan:
         if directory:
             self.modes[directory] = status.st_mode
         self.unknown.update(prefix + name for name in directories)
-        self.special += [(prefix + name, kind) for name, kind in special]
+        self.special += [(prefix + name, kind) for name, kind in special_files]
 
-    def _ignored_in(self, paths: list[bytes]) -> set[bytes]:
+    def _ignored_of(self, paths: list[bytes]) -> set[bytes]:
         if not paths:
             return set()
         words = ("check-ignore", "--no-index", "-z", "--stdin")
@@ -89,20 +89,19 @@ class Scan:
 
 
 def _list_directory(directory: bytes) -> tuple[list[bytes], list[tuple[bytes, str]]]:
-    """Return the subdirectories, and the special files with their kind."""
-    directories, special = [], []
+    directories, special_files = [], []
     with os.scandir(directory) as entries:
         for entry in entries:
             if entry.is_file(follow_symlinks=False) or entry.is_symlink():
                 continue
             if not entry.is_dir(follow_symlinks=False):
-                special.append((entry.name, _kind_of(entry)))
+                special_files.append((entry.name, _file_kind(entry)))
             elif entry.name != b".git":
                 directories.append(entry.name)
-    return directories, special
+    return directories, special_files
 
 
-def _kind_of(entry: os.DirEntry[bytes]) -> str:
+def _file_kind(entry: os.DirEntry[bytes]) -> str:
     try:
         mode = entry.stat(follow_symlinks=False).st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -118,7 +117,7 @@ _GONE = b"000000"
 
 @dataclass(slots=True)
 class Survey:
-    """The state of a worktree. Paths are relative to the top."""
+    """The state of a worktree, with paths relative to its top directory."""
 
     output: bytes = b""  # of `git status`
     commit: str = ""  # the commit of HEAD; "" on an unborn branch
@@ -144,73 +143,76 @@ class Survey:
 
 
 def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
-    """Survey a worktree; return sparse-checkout settings, too (None: not sparse).
+    """Return the state of a worktree, and its sparse-checkout settings.
 
-    Clears assume-unchanged and skip-worktree in the private index; `Survey.flags` has them.
+    The settings are None if the checkout is not sparse. Clears the flags assume-unchanged and
+    skip-worktree in the private index; `Survey.flags` lists the paths that had them.
     """
     known = index.known_status.output if index.known_status is not None else None
-    children = [index.status()] if known is None else []  # the last one is `git status`
+    processes = [index.status()] if known is None else []  # the last one is `git status`
     try:
-        if not index.is_whole():
+        if not index.has_valid_checksum():
             raise GitError(["ls-files"], 128, "index file corrupt")
-        children.insert(0, index.start("ls-files", "-v", "-z"))
-        sparse = intent.read_sparse(index.repository)  # while git status runs
+        processes.insert(0, index.start("ls-files", "-v", "-z"))
+        sparse_settings = intent.read_sparse(index.repository)  # while git status runs
         survey = Survey()
-        survey.leading = leading_to(_read_flags(index.finish(children[0]), survey))
-        if _clear_flags(index, survey, is_sparse=sparse is not None):
-            for child in children[1:]:
-                child.kill_group()
-            children.append(index.status())
+        survey.leading = all_parents_of(_read_flags(index.finish(processes[0]), survey))
+        if _clear_flags(index, survey, is_sparse=sparse_settings is not None):
+            for process in processes[1:]:
+                process.kill_group()
+            processes.append(index.status())
             known = None  # the flags hide changes from it
-        scan = Scan(index, os.fsencode(index.repository.worktree or ""))
-        survey.apart = modules.git_dirs_inside(index.repository)
+        scan = DirectoryScan(index, os.fsencode(index.repository.worktree or ""))
+        survey.apart = modules.find_git_dirs_inside(index.repository)
         # While git status runs.
         scan.scan(path for path in survey.leading if not modules.is_below(path, survey.apart))
-        survey.output = _finish_status(index, children) if known is None else known
+        survey.output = _finish_status(index, processes) if known is None else known
         _read_status(survey.output, survey)
     finally:
-        for child in children:
-            if not child.has_ended:
-                child.kill_group()
+        for process in processes:
+            if not process.has_ended:
+                process.kill_group()
     _exclude_git_dirs(scan.top, survey)
     # `git status` shows an intent-to-add entry without a file like an empty file, and no modes.
-    empty = intent.intent_oid(index.repository.object_format) if survey.vanished else b""
-    vanished = [path for path, oid in survey.vanished.items() if oid == empty]
-    intended = intent.intent_entries(index, [*survey.flags.get(INTENT, ()), *vanished])
-    survey.flags.update(flags_of(intended))
-    intent.forget_trees(index, sorted(intended))
+    empty_oid = intent.intent_oid(index.repository.object_format) if survey.vanished else b""
+    vanished_intents = [path for path, oid in survey.vanished.items() if oid == empty_oid]
+    intent_modes = intent.find_intent_entries(
+        index, [*survey.flags.get(INTENT, ()), *vanished_intents]
+    )
+    survey.flags.update(intent_flags(intent_modes))
+    intent.forget_trees(index, sorted(intent_modes))
 
-    above = leading_to(survey.untracked)
-    scan.scan(above)
+    untracked_parents = all_parents_of(survey.untracked)
+    scan.scan(untracked_parents)
     scan.scan_subdirectories(survey.apart)
     survey.directories, survey.modes = scan.visited, scan.modes
-    changed = set(survey.changed)
+    changed_paths = set(survey.changed)
     for path, reason in scan.problems:
-        suffix = _INSTEAD if path in changed else ""
-        survey.passed_over.append(Omitted(quoted(path), reason + suffix))
+        suffix = _INSTEAD if path in changed_paths else ""
+        survey.passed_over.append(Omitted(quote_path(path), reason + suffix))
     # Directories beside tracked files that contain neither tracked nor untracked files.
-    scanned = scan.visited.difference(survey.leading, above)
-    bare = {path for path in scanned if path.rpartition(b"/")[0] in survey.leading}
-    _read_submodules(index, survey, scan, bare)
-    return survey, sparse
+    other_directories = scan.visited.difference(survey.leading, untracked_parents)
+    empty_dirs = {path for path in other_directories if path.rpartition(b"/")[0] in survey.leading}
+    _read_submodules(index, survey, scan, empty_dirs)
+    return survey, sparse_settings
 
 
 def _finish_status(index: PrivateIndex, children: list[Child]) -> bytes:
     """Return the output of `git status`; run it again if a file changed meanwhile."""
     options: list[str] = []
-    remaining = TRIES
+    remaining_tries = TRIES
     while True:
         try:
             return index.finish(children[-1])
         except GitError as error:
-            remaining -= 1
+            remaining_tries -= 1
             if options:
                 raise
-            if remaining and has_file_changed(error):
+            if remaining_tries and has_file_changed(error):
                 index.unlock()
             # Files that need a failing required filter count as changed.
-            elif failing := failing_filters(index.repository, error):
-                options = filters_off(failing)
+            elif failed_filters := find_failing_filters(index.repository, error):
+                options = disable_filters(failed_filters)
             else:
                 raise
         children.append(index.status(*options))
@@ -226,40 +228,38 @@ def _read_flags(listing: bytes, survey: Survey) -> list[bytes]:
 
 
 def _clear_flags(index: PrivateIndex, survey: Survey, *, is_sparse: bool) -> bool:
-    """Clear index flags that hide files from git status; return whether any was set."""
-    assumed, skipped = survey.flags.get(ASSUMED, []), survey.flags.get(SKIPPED, [])
+    assumed_paths, skipped_paths = survey.flags.get(ASSUMED, []), survey.flags.get(SKIPPED, [])
     if is_sparse:
-        skipped = []  # git itself clears the flag if there is a file
-    elif skipped:
+        skipped_paths = []  # git itself clears the flag if there is a file
+    elif skipped_paths:
         top = os.fsencode(index.repository.worktree or "")
-        absent = [path for path in skipped if not os.path.lexists(os.path.join(top, path))]
+        absent = [path for path in skipped_paths if not os.path.lexists(os.path.join(top, path))]
         if absent:
             survey.flags[ABSENT] = absent
-            skipped = sorted(set(skipped) - set(absent))
-    index.update("--no-assume-unchanged", assumed)
-    index.update("--no-skip-worktree", skipped)
-    return bool(assumed or skipped)
+            skipped_paths = sorted(set(skipped_paths) - set(absent))
+    index.update("--no-assume-unchanged", assumed_paths)
+    index.update("--no-skip-worktree", skipped_paths)
+    return bool(assumed_paths or skipped_paths)
 
 
-def leading_to(paths: Iterable[bytes]) -> set[bytes]:
-    """Return the parents of paths at all levels, with the top (the empty path)."""
-    return exact_files.with_parents({path.rpartition(b"/")[0] for path in paths}) | {b""}
+def all_parents_of(paths: Iterable[bytes]) -> set[bytes]:
+    """Return all parent directories of paths, including the top (the empty path)."""
+    return exact_files.add_parents({path.rpartition(b"/")[0] for path in paths}) | {b""}
 
 
 def _read_status(out: bytes, survey: Survey) -> None:
-    """Parse the output of `git status --porcelain=v2 -z` into `survey`."""
     for record in out.split(b"\0"):
-        kind = record[:1]
-        if kind == b"1":
-            _, xy, submodule, *modes, _, oid, path = record.split(b" ", 8)
+        record_kind = record[:1]
+        if record_kind == b"1":
+            _, status_letters, submodule, *modes, _, oid, path = record.split(b" ", 8)
             survey.staged[path] = oid
-            if xy[1:] == b"D":
+            if status_letters[1:] == b"D":
                 survey.vanished[path] = oid
-            _read_changed(survey, xy, submodule, modes[2], path)
-        elif kind == b"?":
+            _read_changed(survey, status_letters, submodule, modes[2], path)
+        elif record_kind == b"?":
             path = record[2:]
             (survey.nested if path.endswith(b"/") else survey.untracked).append(path)
-        elif kind == b"u":
+        elif record_kind == b"u":
             *fields, path = record.split(b" ", 10)
             survey.is_staged = True
             survey.unmerged.append(path)
@@ -276,17 +276,17 @@ def _read_status(out: bytes, survey: Survey) -> None:
 def _exclude_git_dirs(top: bytes, survey: Survey) -> None:
     git_dirs = survey.apart  # git's own directories; bare repositories without tracked files follow
 
-    def without(paths: list[bytes], directories: Collection[bytes] = git_dirs) -> list[bytes]:
+    def exclude_below(paths: list[bytes], directories: Collection[bytes] = git_dirs) -> list[bytes]:
         return [path for path in paths if not modules.is_below(path, directories)]
 
-    survey.changed, survey.deleted = without(survey.changed), without(survey.deleted)
-    untracked = without(survey.untracked)
-    candidates = modules.bare_repositories(top, untracked)
-    bare = [path for path in candidates if path not in survey.leading]
-    outermost = [path for path in bare if not modules.is_below(os.path.dirname(path), bare)]
-    survey.untracked = without(untracked, outermost)
-    survey.nested = [*without(survey.nested), *(path + b"/" for path in outermost)]
-    survey.apart = [*git_dirs, *outermost]
+    survey.changed, survey.deleted = exclude_below(survey.changed), exclude_below(survey.deleted)
+    untracked_paths = exclude_below(survey.untracked)
+    candidate_paths = modules.find_bare_repositories(top, untracked_paths)
+    inner = [path for path in candidate_paths if path not in survey.leading]
+    outer_repos = [path for path in inner if not modules.is_below(os.path.dirname(path), inner)]
+    survey.untracked = exclude_below(untracked_paths, outer_repos)
+    survey.nested = [*exclude_below(survey.nested), *(path + b"/" for path in outer_repos)]
+    survey.apart = [*git_dirs, *outer_repos]
 
 
 def _read_changed(survey: Survey, xy: bytes, submodule: bytes, mode: bytes, path: bytes) -> None:
@@ -306,20 +306,19 @@ def _read_changed(survey: Survey, xy: bytes, submodule: bytes, mode: bytes, path
 
 
 def _read_submodules(
-    index: PrivateIndex, survey: Survey, scan: Scan, bare: Collection[bytes]
+    index: PrivateIndex, survey: Survey, scan: DirectoryScan, bare: Collection[bytes]
 ) -> None:
-    """Record checked-out submodules; list others with files in `survey.passed_over`."""
-    changed, survey.submodules = survey.submodules, {}
-    unlisted = {path + b"/" for path in scan.repositories}.difference(survey.nested)
-    if not changed and not bare and not unlisted:
+    survey_before, survey.submodules = survey.submodules, {}
+    unlisted_repositories = {path + b"/" for path in scan.repositories}.difference(survey.nested)
+    if not survey_before and not bare and not unlisted_repositories:
         return
-    for path, _, staged, _, _ in index.entries(GITLINK):
-        absolute = os.path.join(scan.top, path)
-        if not os.path.lexists(os.path.join(absolute, b".git")):
-            if path in bare and any(leaves for _, _, leaves in os.walk(absolute)):
-                survey.passed_over.append(Omitted(quoted(path + b"/"), _PASSED_OVER))
+    for path, _, staged_oid, _, _ in index.entries(GITLINK):
+        absolute_path = os.path.join(scan.top, path)
+        if not os.path.lexists(os.path.join(absolute_path, b".git")):
+            if path in bare and any(file_names for _, _, file_names in os.walk(absolute_path)):
+                survey.passed_over.append(Omitted(quote_path(path + b"/"), _PASSED_OVER))
             continue
-        dirty = path in changed and bool(changed[path].dirty)
-        oid = modules.head_of(absolute) if path in changed else staged
+        dirty = path in survey_before and bool(survey_before[path].dirty)
+        oid = modules.read_head(absolute_path) if path in survey_before else staged_oid
         reason = f"a submodule{' with uncommitted changes' if dirty else ''}: its files stay in it"
-        survey.submodules[path] = Omitted(quoted(path), reason, oid=oid, dirty=dirty)
+        survey.submodules[path] = Omitted(quote_path(path), reason, oid=oid, dirty=dirty)

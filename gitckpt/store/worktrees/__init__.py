@@ -1,7 +1,7 @@
-"""Linked worktrees that gitckpt makes for runs and checkpoints.
+"""Make and find the linked worktrees of runs and checkpoints.
 
 Public modules:
     resumption: opens the worktree of a checkpoint.
-    opener: makes a worktree, or adopts one.
+    opener: makes a worktree, or registers an existing directory as one.
     ownership: tells which run or checkpoint a worktree was made for.
 """

@@ -11,10 +11,10 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 
 from gitckpt.git import config, fsync, graph
-from gitckpt.git.command import NO_HOOKS, nul_ended
+from gitckpt.git.command import NO_HOOKS, encode_paths
 from gitckpt.git.contents import exact_files, unfiltered
 from gitckpt.git.files import private_dirs
-from gitckpt.git.objects.diff import leaves
+from gitckpt.git.objects.diff import list_leaves
 from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.objects.plumbing import open_objects
 from gitckpt.git.process import GitError
@@ -23,7 +23,7 @@ from gitckpt.git.worktree import administration, operation
 from gitckpt.git.worktree import index as sparse
 from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
 from gitckpt.model import ids
-from gitckpt.model.arguments import first_of
+from gitckpt.model.arguments import join_first
 from gitckpt.model.checkpoint import CLEAN, Checkpoint
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.values import dataclass
@@ -58,10 +58,11 @@ class OpenResult:
 
 @dataclass(frozen=True, slots=True)
 class WorktreeOpener:
-    """Opens or makes the worktree of a checkpoint as planned.
+    """Opens or makes the worktree of a checkpoint, by the steps of a `ResumePlan`.
 
-    `rescue`, called with git directory and path, records what only the index of a deleted worktree
-    holds. With `is_of_other_commit`, the operation in progress is not restored.
+    `rescue` is called with the git directory and the path of a deleted worktree, to record what
+    only its index has. If `is_of_other_commit`, the checkpoint's commit was replaced by another
+    one, and the operation in progress is not restored.
     """
 
     repository: Repository
@@ -77,56 +78,56 @@ class WorktreeOpener:
         """Open or make the worktree; return None if another process made one meanwhile.
 
         Raises:
-            WorktreeError: commit or files are missing, or the result differs from the checkpoint.
-                Nothing that existed before is changed.
+            WorktreeError: the commit or files of the checkpoint are missing, or the new worktree
+                differs from the checkpoint. Nothing that existed before is changed.
         """
         repository, plan = self.repository, self.plan
-        private_dirs.require(plan.path)
+        private_dirs.require_own(plan.path)
         for entry in plan.forget:
             self.rescue(entry.git_dir, entry.path)
-            administration.forget(repository, entry.git_dir)
+            administration.remove_git_dir(repository, entry.git_dir)
         if plan.relink:
             administration.repair(repository, plan.path)
         if plan.action == MAKE:
-            return self._make()
+            return self._make_worktree()
         if plan.action == ADOPT:
-            return self._adopt()
+            return self._adopt_directory()
         remarks = self._mend_head()
-        with contextlib.closing(_require_seen(repository, plan.path)) as worktree:
+        with contextlib.closing(_require_worktree(repository, plan.path)) as worktree:
             try:
-                still_failing = tuple(unfiltered.complete_recorded(worktree))
+                failing_paths = tuple(unfiltered.complete_recorded(worktree))
             except GitError as error:
                 message = f"cannot write files of {plan.path}: {error.message}"
                 raise WorktreeError(message) from None
-        return OpenResult(plan.path, False, remarks, still_failing)
+        return OpenResult(plan.path, False, remarks, failing_paths)
 
-    def _make(self) -> OpenResult | None:
+    def _make_worktree(self) -> OpenResult | None:
         repository, path = self.repository, self.plan.path
         self._require_objects()
         root = os.path.dirname(path)
         try:
-            private_dirs.make(root)
+            private_dirs.make_directory(root)
         except OSError as error:
             hint = "choose another directory: git ckpt resume --into DIR"
             raise WorktreeError(f"cannot make {root}: {error.strerror}", hint=hint) from None
-        with private_dirs.hold_open(root), ownership.temporary_path(repository, path) as temporary:
-            still_failing = self._add(temporary)
-            with contextlib.closing(_require_seen(repository, temporary)) as worktree:
-                remarks, still_failing = self._restore_files(worktree, still_failing)
-            is_moved = _move(repository, temporary, path)
+        with private_dirs.hold_open(root), ownership.temporary_path(repository, path) as new_path:
+            failing_paths = self._add_worktree(new_path)
+            with contextlib.closing(_require_worktree(repository, new_path)) as worktree:
+                remarks, failing_paths = self._restore_files(worktree, failing_paths)
+            is_moved = _move_worktree(repository, new_path, path)
         administration.flush(repository, path)
-        paths = tuple(still_failing)
+        paths = tuple(failing_paths)
         return OpenResult(path, True, tuple(remarks), paths) if is_moved else None
 
-    def _adopt(self) -> OpenResult:
-        """Register a former worktree with git again; its files stay unchanged."""
+    def _adopt_directory(self) -> OpenResult:
+        """Register a worktree that git forgot with git again; leave its files as they are."""
         self._require_objects()
         repository, path = self.repository, self.plan.path
-        with ownership.temporary_path(repository, path) as temporary:
+        with ownership.temporary_path(repository, path) as temporary_path:
             try:
-                self._add(temporary)
-                worktree = _require_seen(repository, temporary)
-                self._start_head(worktree)
+                self._add_worktree(temporary_path)
+                worktree = _require_worktree(repository, temporary_path)
+                self._set_head(worktree)
                 contents = manifest.contents_of(self.checkpoint, repository, self.objects)
                 files, remarks = self._choose_operation(repository, contents)
                 contents.operation = operation.detach(repository, files)
@@ -136,7 +137,7 @@ class WorktreeOpener:
                 operation.bring_back(worktree, contents.operation)
                 ownership.write_owner(worktree, self.owner)
                 worktree.close()
-                os.replace(os.path.join(temporary, ".git"), os.path.join(path, ".git"))
+                os.replace(os.path.join(temporary_path, ".git"), os.path.join(path, ".git"))
                 administration.repair(repository, path)
                 administration.flush(repository, path)
             except GitError as error:
@@ -155,7 +156,7 @@ class WorktreeOpener:
         # A power cut can empty HEAD; new commits would be on no branch, or on a wrong one.
         path, branch, commit = self.plan.path, self.plan.branch, self.checkpoint.git_sha
         git_dir = administration.git_dir_of(path)
-        if git_dir is None or not administration.lacks_head(git_dir):
+        if git_dir is None or not administration.lacks_valid_head(git_dir):
             return ()
         state = "gone" if administration.has_no_head(git_dir) else "empty or broken"
         if not commit and branch is None:
@@ -172,30 +173,29 @@ class WorktreeOpener:
     def _restore_files(
         self, worktree: Repository, still_failing: list[bytes]
     ) -> tuple[list[str], list[bytes]]:
-        """Restore the checkpoint in a new worktree; return remarks and unfiltered files."""
         checkpoint, captured = self.checkpoint, self.checkpoint.worktree or CLEAN
-        remarks, of_operation = list[str](), list[str]()
-        self._start_head(worktree)
+        remarks, last_remarks = list[str](), list[str]()
+        self._set_head(worktree)
         if captured.degraded:
             remarks.append(f"the worktree has the files of the commit only: {captured.degraded}")
         if self._has_files:
             contents = manifest.contents_of(checkpoint, worktree, self.objects)
-            files, of_operation = self._choose_operation(worktree, contents)
-            branch = operation.rebased_branch(files)
+            files, last_remarks = self._choose_operation(worktree, contents)
+            branch = operation.find_rebased_branch(files)
             if branch is not None:
                 remarks.append(operation.hint_on_branch(branch))
             contents.operation = operation.detach(worktree, files)
-            show = f"git ckpt show {checkpoint.id[: ids.SHORT]}"
-            hint = f"compare: {show}; git ls-tree -r refs/ckpt/trees/{checkpoint.id}"
+            show_command = f"git ckpt show {checkpoint.id[: ids.SHORT]}"
+            hint = f"compare: {show_command}; git ls-tree -r refs/ckpt/trees/{checkpoint.id}"
             still_failing = fill_worktree(worktree, contents, checkpoint, self.limits, hint)
         ownership.write_owner(worktree, self.owner)
         if self.limits.submodules:
             _record_submodules(worktree, checkpoint)
         # An unchanged submodule is no loss.
-        if omitted := sum(entry.dirty is not False for entry in captured.omitted):
-            count = f"{omitted} paths were" if omitted > 1 else "1 path was"
-            of_operation.append(f"{count} not captured: git ckpt show {checkpoint.id[: ids.SHORT]}")
-        return remarks + of_operation, still_failing
+        if omitted_count := sum(entry.dirty is not False for entry in captured.omitted):
+            count = f"{omitted_count} paths were" if omitted_count > 1 else "1 path was"
+            last_remarks.append(f"{count} not captured: git ckpt show {checkpoint.id[: ids.SHORT]}")
+        return remarks + last_remarks, still_failing
 
     def _choose_operation(
         self, repository: Repository, contents: Contents
@@ -217,28 +217,28 @@ class WorktreeOpener:
             message = f"the files {tree} of checkpoint {checkpoint.id} are missing"
             raise WorktreeError(message, hint="find the cause: git ckpt verify")
 
-    def _add(self, path: str) -> list[bytes]:
-        """Make a worktree without files; or, if only the commit is known, with its files."""
+    def _add_worktree(self, path: str) -> list[bytes]:
+        """Add a worktree, empty unless the checkpoint has a commit and no captured files."""
         repository, checkpoint = self.repository, self.checkpoint
         reason = f"{ownership.LOCK_REASON} {checkpoint.run or checkpoint.id}"
         options = ("--no-checkout", "--detach", "--lock", "--reason", reason)
         commit = checkpoint.git_sha or _make_empty_commit(repository)
         try:
-            administration.call(repository, "add", *options, path, commit, options=_ALONE)
+            administration.run_git(repository, "add", *options, path, commit, options=_ALONE)
             if checkpoint.git_sha and not self._has_files:  # as `git worktree add` would
-                with contextlib.closing(_require_seen(repository, path)) as worktree:
+                with contextlib.closing(_require_worktree(repository, path)) as worktree:
                     return fill_from_commit(worktree, _ALONE)
         except GitError as error:
             raise WorktreeError(f"cannot make the worktree {path}: {error.message}") from None
         return []
 
-    def _start_head(self, worktree: Repository) -> None:
+    def _set_head(self, worktree: Repository) -> None:
         checkpoint, commit = self.checkpoint, self.checkpoint.git_sha
         if self.plan.branch is not None:
             worktree.point_head(BRANCHES + self.plan.branch)
         elif not commit:
             branch = BRANCHES + (checkpoint.branch or "main")
-            if not is_free(worktree, branch) or worktree.cat_file.info(branch) is not None:
+            if not is_branch_free(worktree, branch) or worktree.cat_file.info(branch) is not None:
                 branch = f"{BRANCHES}ckpt/{checkpoint.id[: ids.SHORT]}"
             worktree.point_head(branch)
         else:
@@ -251,21 +251,21 @@ class WorktreeOpener:
 
 
 def default_root(repository: Repository, configured: str | None) -> str:
-    """Return the parent directory for worktrees; `configured` is `ckpt.worktreeDir`."""
-    top = administration.main_worktree(repository)
+    """Return the directory for worktrees; `configured` is the setting for it, if set."""
+    main_worktree = administration.main_worktree(repository)
     if configured:
         directory = os.path.expanduser(configured)
-        return os.path.normpath(os.path.join(top or repository.common_dir, directory))
-    if top is None:
+        return os.path.normpath(os.path.join(main_worktree or repository.common_dir, directory))
+    if main_worktree is None:
         values = config.read(repository, r"^core\.bare$").get("core.bare", ["false"])
-        reason = "is bare" if config.is_on(values[-1]) else "does not name its main worktree"
+        reason = "is bare" if config.is_true(values[-1]) else "does not name its main worktree"
         hint = "choose a directory: git config ckpt.worktreeDir DIR, or git ckpt resume --into DIR"
         message = f"no directory for worktrees: {repository.common_dir} {reason}"
         raise WorktreeError(message, hint=hint)
-    return os.path.join(top, private_dirs.PRIVATE, "worktrees")
+    return os.path.join(main_worktree, private_dirs.PRIVATE, "worktrees")
 
 
-def _move(repository: Repository, temporary: str, path: str) -> bool:
+def _move_worktree(repository: Repository, temporary: str, path: str) -> bool:
     """Move a complete worktree to `path`; return False if `path` exists already."""
     try:
         os.rename(temporary, path)  # not `git worktree move`, which refuses submodules
@@ -277,8 +277,8 @@ def _move(repository: Repository, temporary: str, path: str) -> bool:
     return True
 
 
-def _require_seen(repository: Repository, path: str) -> Repository:
-    worktree = administration.seen_from(repository, path)
+def _require_worktree(repository: Repository, path: str) -> Repository:
+    worktree = administration.open_linked(repository, path)
     if worktree is None:
         hint = "check the repository: git ckpt doctor"
         raise WorktreeError(f"git made no worktree at {path}", hint=hint)
@@ -290,21 +290,19 @@ def _make_empty_commit(repository: Repository) -> str:
     tree = repository.git.run("mktree").out.decode("ascii").strip()
     keys = ("AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL")
     identity = {f"GIT_{key}": "gitckpt" for key in keys}
-    out = repository.git.run("commit-tree", tree, "-m", "empty", env=identity).out
-    commit = out.decode("ascii").strip()
+    output = repository.git.run("commit-tree", tree, "-m", "empty", env=identity).out
+    commit = output.decode("ascii").strip()
     fsync.flush(fsync.object_paths(repository.common_dir, [tree, commit]))
     return commit
 
 
-def is_free(repository: Repository, ref: str) -> bool:
-    """Return whether a branch ref is valid and checked out in no existing worktree."""
+def is_branch_free(repository: Repository, ref: str) -> bool:
     is_valid = repository.git.run("check-ref-format", ref, ok=(0, 1)).code == 0
-    return is_valid and not worktrees_on(repository, ref)
+    return is_valid and not worktrees_with_branch(repository, ref)
 
 
-def worktrees_on(repository: Repository, ref: str) -> list[str]:
-    """Return the existing worktrees that have a branch checked out."""
-    listing = administration.call(repository, "list", "--porcelain", "-z").out
+def worktrees_with_branch(repository: Repository, ref: str) -> list[str]:
+    listing = administration.run_git(repository, "list", "--porcelain", "-z").out
     records = [record.split(b"\0") for record in listing.split(b"\0\0") if record]
     branch = b"branch " + os.fsencode(ref)
     paths = {os.fsdecode(lines[0].partition(b" ")[2]) for lines in records if branch in lines}
@@ -317,20 +315,21 @@ def worktrees_on(repository: Repository, ref: str) -> list[str]:
 def fill_worktree(
     worktree: Repository, contents: Contents, checkpoint: Checkpoint, limits: Limits, hint: str = ""
 ) -> list[bytes]:
-    """Restore contents of a checkpoint into an empty worktree; compare the result.
+    """Restore a checkpoint into an empty worktree, and check the restored files.
 
-    Returns the files whose filter fails. `hint` is for the error if the result differs.
+    Returns the files that stay unfiltered because their filter fails. Raises WorktreeError, with
+    `hint`, if the files differ from the checkpoint.
     """
     commit = checkpoint.git_sha
     try:
         # git-crypt looks for its keys in each worktree's git directory; the first one has them.
-        keys = os.path.join(worktree.common_dir, "git-crypt")
+        keys_dir = os.path.join(worktree.common_dir, "git-crypt")
         link = os.path.join(worktree.git_dir, "git-crypt")
-        if os.path.isdir(keys) and not os.path.lexists(link):
-            os.symlink(keys, link)
+        if os.path.isdir(keys_dir) and not os.path.lexists(link):
+            os.symlink(keys_dir, link)
         sparse.restore_sparse(worktree, contents.sparse)
         with PrivateIndex(worktree) as index:
-            still_failing = _write_files(index, contents)
+            failing_paths = _write_files(index, contents)
             if contents.directories or contents.modes:
                 top = worktree.worktree or ""
                 exact_files.bring_back(top, contents.directories, contents.modes)
@@ -340,80 +339,82 @@ def fill_worktree(
                 # only paths that git has written: others are unsafe.
                 paths = {path for path, *_, tag in index.entries() if tag == b"H"}
                 for path in paths.intersection(contents.absent_paths):
-                    absolute = os.path.join(os.fsencode(worktree.worktree or ""), path)
-                    is_submodule = stat.S_ISDIR(os.lstat(absolute).st_mode)
-                    (os.rmdir if is_submodule else os.unlink)(absolute)
-            raw = manifest.raw_of(worktree, contents)
-            exact_files.restore_raw(worktree, raw)
-            exact_files.refresh(index, raw.keys())
-            if still_failing:
-                unfiltered.forget(worktree, raw)
+                    absolute_path = os.path.join(os.fsencode(worktree.worktree or ""), path)
+                    is_submodule = stat.S_ISDIR(os.lstat(absolute_path).st_mode)
+                    (os.rmdir if is_submodule else os.unlink)(absolute_path)
+            raw_oids = manifest.raw_of(worktree, contents)
+            exact_files.restore_raw(worktree, raw_oids)
+            exact_files.refresh_entries(index, raw_oids.keys())
+            if failing_paths:
+                unfiltered.forget_files(worktree, raw_oids)
             if unfiltered.uses_annex(worktree):
                 blobs = blobs_of(worktree, contents.files).items()
                 unfiltered.populate_annexed(
-                    index, {path: oid for path, oid in blobs if path not in raw}
+                    index, {path: oid for path, oid in blobs if path not in raw_oids}
                 )
             manifest.turn_into(index, contents, commit, contents.files)
             index.install()
         operation.bring_back(worktree, contents.operation)
     except GitError as error:
-        if missing := graph.list_missing(worktree, contents.files, None):
-            is_promised = graph.promisor(worktree) is not None
-            raise graph.missing_error(missing, is_promised=is_promised) from None
+        if missing_oids := graph.list_missing(worktree, contents.files, None):
+            has_promisor = graph.find_promisor(worktree) is not None
+            raise graph.missing_error(missing_oids, is_promised=has_promisor) from None
         message = f"cannot restore the files {contents.files}: {error.message}"
         raise WorktreeError(message, hint=error.hint) from None
     # A separate writer, closed at once: no ref protects the objects that it writes from a gc.
     with contextlib.closing(open_objects(worktree, "plumbing")) as objects:
-        differing = comparison.compare(worktree, objects, contents, commit, limits)
-    if differing:
+        differences = comparison.compare(worktree, objects, contents, commit, limits)
+    if differences:
         reason = f"the restored files differ from checkpoint {checkpoint.id}"
-        raise WorktreeError(f"{reason}: {first_of(differing)}", hint=hint or None)
-    return [path for path in still_failing if path not in raw]
+        raise WorktreeError(f"{reason}: {join_first(differences)}", hint=hint or None)
+    return [path for path in failing_paths if path not in raw_oids]
 
 
 def fill_from_commit(worktree: Repository, options: Sequence[str]) -> list[bytes]:
     """Check out HEAD in an empty worktree; return the files whose filter fails."""
 
     def attempt(filter_options: list[str]) -> None:
-        words = ("reset", "--quiet", "--hard", "--no-recurse-submodules")
+        arguments = ("reset", "--quiet", "--hard", "--no-recurse-submodules")
         env = graph.fetch_variables(worktree)
-        worktree.git.run(*PARALLEL, *options, *filter_options, *words, env=env)
+        worktree.git.run(*PARALLEL, *options, *filter_options, *arguments, env=env)
 
-    paths, still_failing = unfiltered.write(worktree, lambda: blobs_of(worktree, "HEAD"), attempt)
+    paths, failing_paths = unfiltered.write(worktree, lambda: blobs_of(worktree, "HEAD"), attempt)
     has_annex = unfiltered.uses_annex(worktree)
     if paths or has_annex:
         with PrivateIndex(worktree) as index:
-            unfiltered.update_index(index, paths, still_failing)
+            unfiltered.update_index(index, paths, failing_paths)
             if has_annex:
                 unfiltered.populate_annexed(index, blobs_of(worktree, "HEAD"))
             index.install()
-    return sorted(still_failing)
+    return sorted(failing_paths)
 
 
 def blobs_of(repository: Repository, tree: str) -> dict[bytes, str]:
-    return {path: oid for path, mode, oid in leaves(repository, tree) if mode != GITLINK}
+    return {path: oid for path, mode, oid in list_leaves(repository, tree) if mode != GITLINK}
 
 
 def _write_files(index: PrivateIndex, contents: Contents) -> list[bytes]:
-    repository, fetching = index.repository, graph.fetch_variables(index.repository)
+    repository, fetch_env = index.repository, graph.fetch_variables(index.repository)
 
     def attempt(options: list[str]) -> None:
-        index.run(*options, *PARALLEL, "read-tree", "--reset", "-u", contents.files, env=fetching)
+        index.run(*options, *PARALLEL, "read-tree", "--reset", "-u", contents.files, env=fetch_env)
         if contents.sparse is None:
             return
         # Captured files that the sparse checkout excludes.
-        skipped = set(contents.flags.get(SKIPPED, ()))
-        marked = [path for path, *_, tag in index.entries() if tag == b"S"]
-        if unmarked := [path for path in marked if path not in skipped]:
-            index.update("--no-skip-worktree", unmarked)
-            words = ("checkout-index", "--force", "--index", "-z", "--stdin")
-            index.run(*options, *PARALLEL, *words, data=nul_ended(unmarked), env=fetching)
+        captured_skips = set(contents.flags.get(SKIPPED, ()))
+        skipped_paths = [path for path, *_, tag in index.entries() if tag == b"S"]
+        if to_check_out := [path for path in skipped_paths if path not in captured_skips]:
+            index.update("--no-skip-worktree", to_check_out)
+            arguments = ("checkout-index", "--force", "--index", "-z", "--stdin")
+            index.run(
+                *options, *PARALLEL, *arguments, data=encode_paths(to_check_out), env=fetch_env
+            )
 
     tree = contents.files
-    paths, still_failing = unfiltered.write(repository, lambda: blobs_of(repository, tree), attempt)
+    paths, failing_paths = unfiltered.write(repository, lambda: blobs_of(repository, tree), attempt)
     if paths:
-        unfiltered.update_index(index, paths, still_failing)
-    return sorted(still_failing)
+        unfiltered.update_index(index, paths, failing_paths)
+    return sorted(failing_paths)
 
 
 def _record_submodules(worktree: Repository, checkpoint: Checkpoint) -> None:

@@ -24,7 +24,7 @@ LOCK_REASON = "gitckpt"
 # Prefix of the directory in which a worktree is made before it is moved to its path.
 BEING_MADE = ".making-"
 
-owner_in = ref_names.owner_in
+owner_in = ref_names.read_owner
 
 
 def owner(repository: Repository) -> Owner | None:
@@ -32,7 +32,7 @@ def owner(repository: Repository) -> Owner | None:
 
 
 def owned(repository: Repository) -> Iterator[tuple[str, str, Owner]]:
-    """Yield git directory, path and owner of each worktree that gitckpt made."""
+    """Yield git directory, path and owner (run, checkpoint) of gitckpt's worktrees."""
     for git_dir, path in administration.registered(repository):
         owner = owner_in(git_dir)
         if owner is not None:
@@ -40,24 +40,24 @@ def owned(repository: Repository) -> Iterator[tuple[str, str, Owner]]:
 
 
 def made_from(repository: Repository, checkpoint_ids: Collection[str]) -> list[tuple[str, str]]:
-    """Return path and checkpoint of each worktree made for one of the checkpoints."""
+    """Return path and checkpoint id of the worktrees made for the given checkpoints."""
     pairs = ((path, owner.checkpoint) for _, path, owner in owned(repository) if owner.run is None)
     return [(path, checkpoint) for path, checkpoint in pairs if checkpoint in checkpoint_ids]
 
 
-def of_runs(repository: Repository) -> dict[str, str]:
-    """Return worktree paths by run, without worktrees that were moved or deleted."""
+def worktrees_of_runs(repository: Repository) -> dict[str, str]:
+    """Map each run to its worktree's path, unless that was moved or deleted."""
     return {
         owner.run: path
         for git_dir, path, owner in owned(repository)
         # Another process is about to move a worktree that is being made.
         if owner.run is not None
         and not is_being_made(path)
-        and is_same(administration.git_dir_of(path), git_dir)
+        and is_same_directory(administration.git_dir_of(path), git_dir)
     }
 
 
-def is_same(directory: str | None, git_dir: str) -> bool:
+def is_same_directory(directory: str | None, git_dir: str) -> bool:
     return directory is not None and os.path.realpath(directory) == os.path.realpath(git_dir)
 
 
@@ -65,8 +65,8 @@ def is_being_made(path: str) -> bool:
     return os.path.basename(os.path.dirname(path)).startswith(BEING_MADE)
 
 
-def checkpoints(repository: Repository) -> set[str]:
-    """Return the checkpoints that registered worktrees were made from."""
+def checkpoints_of_worktrees(repository: Repository) -> set[str]:
+    """Return the ids of the checkpoints that registered worktrees were made from."""
     return {owner.checkpoint for _, _, owner in owned(repository)}
 
 
@@ -77,20 +77,20 @@ def write_owner(repository: Repository, owner: Owner) -> None:
         json.dump({"checkpoint": owner.checkpoint, "run": owner.run}, file)
 
 
-def behind_in(git_dir: str) -> tuple[str, str] | None:
-    """Return the worktree's own and the adopted checkpoint; None if they are equal."""
+def read_behind(git_dir: str) -> tuple[str, str] | None:
+    """Return the ids of a worktree's checkpoint and of the run's newer one, or None."""
     line = administration.read_line(os.path.join(git_dir, ref_names.BEHIND_FILE))
-    current, _, adopted = line.partition(" ")
-    return (current, adopted) if current and adopted else None
+    current_id, _, adopted_id = line.partition(" ")
+    return (current_id, adopted_id) if current_id and adopted_id else None
 
 
 def record_behind(repository: Repository, run: str, checkpoint_id: str, adopted: str) -> None:
-    """Record that worktrees of a run are at `checkpoint_id`, and not at `adopted`."""
+    """Record that a run's worktrees are at `checkpoint_id`, older than `adopted`."""
     for git_dir, _, owner in owned(repository):  # also moved ones: `resume` may find them
         if owner.run == run:
-            current, _ = behind_in(git_dir) or (checkpoint_id, adopted)
+            current_id, _ = read_behind(git_dir) or (checkpoint_id, adopted)
             file = os.path.join(git_dir, ref_names.BEHIND_FILE)
-            regular.write(file, f"{current} {adopted}\n".encode("ascii"))
+            regular.write(file, f"{current_id} {adopted}\n".encode("ascii"))
 
 
 def forget_behind(repository: Repository) -> None:
@@ -99,7 +99,7 @@ def forget_behind(repository: Repository) -> None:
 
 
 def owner_at(repository: Repository, path: str) -> Owner | None:
-    worktree = administration.seen_from(repository, path)
+    worktree = administration.open_linked(repository, path)
     return owner(worktree) if worktree is not None else None
 
 
@@ -117,8 +117,8 @@ def is_gone(repository: Repository, git_dir: str, path: str) -> bool:
     if os.path.lexists(path) or is_locked_by_user(git_dir):
         return False
     # gitckpt moves a new worktree one directory up before git knows the new path.
-    above = os.path.dirname(os.path.dirname(path))
-    moved_to = administration.find_moved(repository, git_dir, path, above)
+    grandparent = os.path.dirname(os.path.dirname(path))
+    moved_to = administration.find_moved(repository, git_dir, path, grandparent)
     return moved_to is None and not administration.may_have_moved_along(repository, git_dir, path)
 
 
@@ -130,10 +130,10 @@ def list_unfinished(root: str) -> list[str]:
 
 
 def remove_unfinished(repository: Repository, root: str) -> None:
-    """Remove unfinished worktrees of killed processes; live processes hold a lock."""
+    """Remove the worktrees in `root` that killed processes have left half made."""
     for directory in {path.removesuffix(".lock") for path in list_unfinished(root)}:
-        with Lock(f"{directory}.lock", 0) as is_free:
-            if is_free:
+        with Lock(f"{directory}.lock", 0) as is_unlocked:
+            if is_unlocked:
                 _discard(repository, directory)
 
 
@@ -150,10 +150,10 @@ def list_abandoned(repository: Repository) -> list[str]:
     return sorted(path for path in directories if not _is_locked(f"{path}.lock"))
 
 
-def discard(repository: Repository, directory: str) -> bool:
-    """Remove a directory from `list_abandoned` unless a process uses it."""
-    with Lock(f"{directory}.lock", 0) as is_free:
-        if is_free or not os.path.isdir(os.path.dirname(directory)):
+def discard_abandoned(repository: Repository, directory: str) -> bool:
+    """Remove an abandoned directory; return False if a live process still uses it."""
+    with Lock(f"{directory}.lock", 0) as is_acquired:
+        if is_acquired or not os.path.isdir(os.path.dirname(directory)):
             _discard(repository, directory)
             return True
     return False
@@ -162,13 +162,13 @@ def discard(repository: Repository, directory: str) -> bool:
 def _is_locked(lock: str) -> bool:
     if not os.path.exists(lock):
         return False
-    with Lock(lock, 0) as is_free:
-        return not is_free
+    with Lock(lock, 0) as is_acquired:
+        return not is_acquired
 
 
 @contextlib.contextmanager
 def temporary_path(repository: Repository, path: str) -> Iterator[str]:
-    """Yield a temporary path to make a worktree at; clean up at the end."""
+    """Yield a path at which to make a new worktree; finally delete what is left there."""
     root, name = os.path.split(path)
     directory = os.path.join(root, f"{BEING_MADE}{os.urandom(4).hex()}")
     with Lock(f"{directory}.lock", 0):
@@ -179,14 +179,14 @@ def temporary_path(repository: Repository, path: str) -> Iterator[str]:
 
 
 def _discard(repository: Repository, directory: str) -> None:
-    private_dirs.require(directory)
-    real = os.path.realpath(directory) + os.sep
+    private_dirs.require_own(directory)
+    real_prefix = os.path.realpath(directory) + os.sep
     for git_dir, path in administration.registered(repository):
-        if not os.path.realpath(path).startswith(real):
+        if not os.path.realpath(path).startswith(real_prefix):
             continue
-        final = os.path.join(os.path.dirname(directory), os.path.basename(path))
-        if is_same(administration.git_dir_of(final), git_dir):  # killed after the move
-            administration.repair(repository, final)
+        new_path = os.path.join(os.path.dirname(directory), os.path.basename(path))
+        if is_same_directory(administration.git_dir_of(new_path), git_dir):  # killed after the move
+            administration.repair(repository, new_path)
         else:
             with administration.lock_worktrees(repository):
                 private_dirs.discard(git_dir)

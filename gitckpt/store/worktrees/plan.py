@@ -36,7 +36,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class PathState:
-    """The state of a path where the worktree may be."""
+    """The state of a path at which the worktree of a run or checkpoint may be."""
 
     path: str  # absolute
     real: str  # `path` with links resolved
@@ -55,7 +55,7 @@ class PathState:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The branch, made by the run, of the run's newest checkpoint."""
+    """The branch that a run made and on which the run's newest checkpoint is."""
 
     name: str  # without `refs/heads/`
     tip: str | None  # its commit; None if the branch is gone
@@ -65,7 +65,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The input of `plan_resume`."""
+    """The facts from which `plan_resume` decides how to open a worktree."""
 
     target: Owner  # a checkpoint; also its run if it is the run's newest one
     commit: str = ""  # the commit of the checkpoint; "" for none
@@ -95,55 +95,54 @@ class ResumePlan:
 
 
 def plan_resume(situation: Situation) -> ResumePlan:
-    """Decide how to open a worktree.
+    """Decide by which steps to open the worktree of a checkpoint.
 
     Raises:
-        WorktreeError: other files are at the path, the run's worktree is elsewhere, or only the
-            user can decide.
+        WorktreeError: other files are at the path, the run has a worktree elsewhere, or git has a
+            deleted worktree with submodules registered there.
     """
-    is_run = situation.target.run is not None
-    owned = [entry for entry in situation.registrations if is_run and entry.is_owned]
-    forget = [entry for entry in owned if entry.is_gone and not entry.has_submodules]
-    path, remarks = _find_worktree(situation, owned)
-    relink = path is not None and path not in [entry.path for entry in owned if entry.is_there]
+    has_run = situation.target.run is not None
+    of_run = [entry for entry in situation.registrations if has_run and entry.is_owned]
+    to_forget = [entry for entry in of_run if entry.is_gone and not entry.has_submodules]
+    path, remarks = _find_worktree(situation, of_run)
+    must_link = path is not None and path not in [entry.path for entry in of_run if entry.is_there]
     path = _choose_path(situation, path)
     state = situation.path_states[path]
     if state.exists:
         action = _choose_action(situation, state)
-        relink = relink or action == USE
+        must_link = must_link or action == USE
     else:
         action, moved_to = MAKE, None
         for entry in situation.registrations:
-            if entry.real == state.real and entry.is_locked_by_gitckpt and entry not in forget:
+            if entry.real == state.real and entry.is_locked_by_gitckpt and entry not in to_forget:
                 moved_to = moved_to or entry.moved_to
                 if moved_to is None:
                     _require_forgettable(entry, path)
-                    forget.append(entry)
+                    to_forget.append(entry)
         if moved_to is not None:
             remarks = [f"the worktree was moved from {path}"]
-            action, path, relink = USE, moved_to, True
+            action, path, must_link = USE, moved_to, True
     branch, remark = _choose_branch(situation) if action == MAKE else (None, None)
-    used = situation.path_states.get(path) if action == USE else None
-    behind = used.behind if used is not None else None
+    used_state = situation.path_states.get(path) if action == USE else None
+    behind_id = used_state.behind if used_state is not None else None
     return ResumePlan(
-        forget=tuple(forget),
-        relink=relink,
+        forget=tuple(to_forget),
+        relink=must_link,
         action=action,
         path=path,
         branch=branch,
         fills_submodules=action == MAKE or state.lacks_submodules,
         remarks=tuple(remarks),
         remarks_made=(remark,) if remark is not None else (),
-        behind=behind if behind != situation.target.checkpoint else None,
+        behind=behind_id if behind_id != situation.target.checkpoint else None,
     )
 
 
 def _find_worktree(situation: Situation, owned: list[Registration]) -> tuple[str | None, list[str]]:
-    """Return the path of the run's worktree, None if it has none; and remarks."""
-    if present := [entry for entry in owned if entry.is_there]:
-        preferred = situation.requested or situation.default
-        real = situation.path_states[preferred].real if preferred is not None else None
-        return next((entry.path for entry in present if entry.real == real), present[-1].path), []
+    if existing := [entry for entry in owned if entry.is_there]:
+        preferred_path = situation.requested or situation.default
+        real = situation.path_states[preferred_path].real if preferred_path is not None else None
+        return next((entry.path for entry in existing if entry.real == real), existing[-1].path), []
     for entry in owned:
         if entry.is_gone:
             continue
@@ -165,8 +164,8 @@ def _choose_path(situation: Situation, current: str | None) -> str:
         return requested
     hint = "omit the directory to continue in that worktree"
     if not path_states[requested].exists and not situation.has_submodules:
-        words = f"{shell_word(current)} {shell_word(requested)}"
-        hint += f"; or move the worktree: git worktree move -f -f {words}"
+        arguments = f"{shell_word(current)} {shell_word(requested)}"
+        hint += f"; or move the worktree: git worktree move -f -f {arguments}"
     message = f"run {situation.target.run} has a worktree already, at {current}"
     raise WorktreeError(message, hint=hint)
 
@@ -174,27 +173,27 @@ def _choose_path(situation: Situation, current: str | None) -> str:
 def _choose_action(situation: Situation, state: PathState) -> str:
     target, path, owner = situation.target, state.path, state.owner
     name = target.run or target.checkpoint
-    is_forgotten = state.git_dir is not None and not state.git_dir_exists and not state.is_kept
-    if is_forgotten and state.is_of_this_repository and os.path.basename(path) == name:
+    is_unregistered = state.git_dir is not None and not state.git_dir_exists and not state.is_kept
+    if is_unregistered and state.is_of_this_repository and os.path.basename(path) == name:
         return ADOPT
     if owner is not None and (owner.run == target.run if target.run else owner == target):
         return USE
-    into = "choose another directory: git ckpt resume"
+    into_command = "choose another directory: git ckpt resume"
     message = f"{path} exists and is not the worktree of {name}"
-    hint = f"move that away, or {into} --into DIR"
-    is_of_gitckpt = owner is None and any(
+    hint = f"move that away, or {into_command} --into DIR"
+    made_by_gitckpt = owner is None and any(
         entry.real == state.real and entry.is_locked_by_gitckpt for entry in situation.registrations
     )
     if state.other_repository is not None:
         message = f"{path} is a worktree of another repository: {state.other_repository}"
-        hint = f"{into} {shell_word(name)} --into DIR"
-    elif is_of_gitckpt and state.git_dir is None:  # git refuses to remove such a worktree
+        hint = f"{into_command} {shell_word(name)} --into DIR"
+    elif made_by_gitckpt and state.git_dir is None:  # git refuses to remove such a worktree
         hint = f"move it away: mv {shell_word(path)} {shell_word(f'{path}.old')}"
         message = f"{path} is a worktree of gitckpt whose .git is not a regular file"
         if not state.has_dot_git:
             message = f"{path} is a worktree of gitckpt whose .git is gone"
             hint = f"to continue with its files: git worktree repair; or {hint}"
-    elif is_of_gitckpt:
+    elif made_by_gitckpt:
         message = f"{path} is a worktree of gitckpt that names no run or checkpoint"
         hint = f"copy the files that you need, then remove it: {state.removal}"
     raise WorktreeError(message, hint=hint)
@@ -203,20 +202,19 @@ def _choose_action(situation: Situation, state: PathState) -> str:
 def _require_forgettable(entry: Registration, path: str) -> None:
     if entry.has_submodules:
         message = f"{path} is gone, but {entry.git_dir} has repositories of its submodules"
-        remove = f"else, when you need none of these: git worktree remove -f -f {shell_word(path)}"
-        hint = f"if the worktree was moved: git worktree repair NEW-PATH; {remove}"
+        removal = f"else, when you need none of these: git worktree remove -f -f {shell_word(path)}"
+        hint = f"if the worktree was moved: git worktree repair NEW-PATH; {removal}"
         raise WorktreeError(message, hint=hint)
 
 
 def _choose_branch(situation: Situation) -> tuple[str | None, str | None]:
-    """Return the branch to check out, or None; and a remark if it is unavailable."""
     branch = situation.branch
     if branch is None or situation.target.run is None:
         return None, None
-    detached = f"HEAD is detached: the branch {branch.name} is"
+    remark = f"HEAD is detached: the branch {branch.name} is"
     if branch.tip != situation.commit:
-        return None, f"{detached} {'gone' if branch.tip is None else 'at another commit now'}"
+        return None, f"{remark} {'gone' if branch.tip is None else 'at another commit now'}"
     if not branch.is_free:
         paths = " and ".join(branch.used_in) or "another worktree"
-        return None, f"{detached} checked out in {paths}; commits of the run do not move it"
+        return None, f"{remark} checked out in {paths}; commits of the run do not move it"
     return branch.name, None

@@ -13,9 +13,9 @@ from gitckpt.git.repository import BRANCHES, OF_A_WORKTREE, Repository
 from gitckpt.git.worktree import administration, modules, operation
 from gitckpt.git.worktree import index as intent
 from gitckpt.git.worktree.index import PrivateIndex
-from gitckpt.model.arguments import quoted, require_path, shell_word
+from gitckpt.model.arguments import quote_path, require_path, shell_word
 from gitckpt.model.checkpoint import CLEAN, IMPORT, RESCUE, Checkpoint, Worktree
-from gitckpt.model.document import message_of
+from gitckpt.model.document import shorten_message
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.values import replace
 from gitckpt.store import local_checkpoints
@@ -36,38 +36,38 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.writer import Objects
 
 
-def record_leftover(store: Checkpoints, git_dir: str, path: str) -> None:
-    """Record index and HEAD of a deleted worktree if nothing else has them."""
+def record_deleted_worktree(store: Checkpoints, git_dir: str, path: str) -> None:
+    """Save index and HEAD of a deleted worktree if no ref or checkpoint has them."""
     worktree = Repository(git_dir, None, store.repository.object_format)
-    with store.seen_from(worktree, "plumbing") as leftover:
-        commit = leftover.objects.head()[0]
-        files = _capture_index(worktree, leftover.objects, commit)
+    with store.seen_from(worktree, "plumbing") as worktree_store:
+        commit = worktree_store.objects.head()[0]
+        files = _capture_index(worktree, worktree_store.objects, commit)
         if files.dirty or (commit and not _is_reached(worktree, store.index.commits() or ())):
-            message = message_of(f"the index of the deleted worktree {path}")
+            message = shorten_message(f"the index of the deleted worktree {path}")
             label = ref_names.SAFETY_COMPLETE
-            leftover.record(label, worktree=files, trigger=RESCUE, message=message)
+            worktree_store.record(label, worktree=files, trigger=RESCUE, message=message)
 
 
-def holds_nothing(worktree: Repository, linked: Iterable[str]) -> bool:
+def may_be_forgotten(worktree: Repository, linked: Iterable[str]) -> bool:
     """Return whether git may forget a deleted worktree without any loss.
 
-    It has no operation, staged changes, own refs or submodule repositories, and all commits of its
-    reflog and ORIG_HEAD are reachable elsewhere. `linked` lists the commits of checkpoints.
+    There is no loss without an operation in progress, staged changes, refs of the worktree and
+    submodules, if `linked` (commits of checkpoints), branches and tags reach all its commits.
     """
     if worktree.operation() is not None or modules.has_modules(worktree.git_dir):
         return False
     git = worktree.git
-    words = ("diff-index", "--cached", "--quiet", "--ita-visible-in-index", "HEAD", "--")
-    spaces = [space.rstrip("/") for space in OF_A_WORKTREE]
+    arguments = ("diff-index", "--cached", "--quiet", "--ita-visible-in-index", "HEAD", "--")
+    ref_prefixes = [prefix.rstrip("/") for prefix in OF_A_WORKTREE]
     try:
-        if git.run(*words, ok=(0, 1, 128)).code != 0:
+        if git.run(*arguments, ok=(0, 1, 128)).code != 0:
             return False
-        if git.run("for-each-ref", "--count=1", *spaces).out:
+        if git.run("for-each-ref", "--count=1", *ref_prefixes).out:
             return False
         # Without reflogs (`core.logAllRefUpdates`), only ORIG_HEAD tells where HEAD was.
-        original = git.run("rev-parse", "--verify", "--quiet", "ORIG_HEAD", ok=(0, 1)).out
+        original_head = git.run("rev-parse", "--verify", "--quiet", "ORIG_HEAD", ok=(0, 1)).out
         commits = git.text("log", "--walk-reflogs", "--format=%H", "HEAD").split()
-        return _is_reached(worktree, linked, [*commits, *original.decode("ascii").split()])
+        return _is_reached(worktree, linked, [*commits, *original_head.decode("ascii").split()])
     except GitError:  # unreadable: maybe a loss
         return False
 
@@ -75,41 +75,40 @@ def holds_nothing(worktree: Repository, linked: Iterable[str]) -> bool:
 def _is_reached(repository: Repository, linked: Iterable[str], commits: Iterable[str] = ()) -> bool:
     """Return whether branches, tags or `linked` commits reach HEAD and `commits`.
 
-    Refs below `refs/keep` do not count, as gitckpt deletes some of them within the hour.
+    Refs below `refs/keep` do not count, because gitckpt may delete them within the hour.
     """
     lines = [*(f"{commit}\n" for commit in commits), *(f"^{commit}\n" for commit in linked)]
     options = ("--max-count=1", "--ignore-missing", "--stdin")
-    words = ("rev-list", *options, "HEAD", "--not", "--branches", "--tags", "--remotes")
-    return repository.git.run(*words, data="".join(lines).encode("ascii")).out == b""
+    arguments = ("rev-list", *options, "HEAD", "--not", "--branches", "--tags", "--remotes")
+    return repository.git.run(*arguments, data="".join(lines).encode("ascii")).out == b""
 
 
 def _capture_index(repository: Repository, objects: Objects, commit: str) -> Worktree:
-    """Capture the index of a worktree whose directory is gone."""
-    base, under_way = manifest.base_tree(repository, commit), repository.operation()
-    empty = intent.intent_oid(repository.object_format).decode("ascii")
+    base, operation_name = manifest.base_tree(repository, commit), repository.operation()
+    empty_oid = intent.intent_oid(repository.object_format).decode("ascii")
     with PrivateIndex(repository) as index:
-        staged: dict[int, list[bytes]] = defaultdict(list)
+        by_stage: dict[int, list[bytes]] = defaultdict(list)
         entries = index.entries()
-        candidates = [path for path, _, oid, stage, _ in entries if (oid, stage) == (empty, 0)]
-        flags = manifest.flags_of(intent.intent_entries(index, candidates))
-        intended = set(flags.get(manifest.INTENT, ()))
+        empty_paths = [path for path, _, oid, stage, _ in entries if (oid, stage) == (empty_oid, 0)]
+        flags = manifest.intent_flags(intent.find_intent_entries(index, empty_paths))
+        intent_paths = set(flags.get(manifest.INTENT, ()))
         for path, mode, oid, stage, _ in entries:
-            if path not in intended:
-                staged[stage].append(b"%s %s 0\t%s" % (mode, oid.encode("ascii"), path))
+            if path not in intent_paths:
+                by_stage[stage].append(b"%s %s 0\t%s" % (mode, oid.encode("ascii"), path))
         trees = {}
-        for number, lines in sorted(staged.items()):
+        for stage_number, lines in sorted(by_stage.items()):
             index.git("read-tree", "--empty")
             index.put(lines)
-            trees[number] = index.write_tree()
-        index.put(line for stage in (1, 3, 2) for line in staged.get(stage, ()))  # "ours" wins
-        index.put(staged.get(0, ()))
+            trees[stage_number] = index.write_tree()
+        index.put(line for stage in (1, 3, 2) for line in by_stage.get(stage, ()))  # "ours" wins
+        index.put(by_stage.get(0, ()))
         files = index.write_tree()
-    if (not trees or trees == {0: base}) and not flags and not under_way:
+    if (not trees or trees == {0: base}) and not flags and not operation_name:
         return Worktree(dirty=False)
-    state = operation.collect(repository) if under_way else {}
-    needed = operation.write_keep_commit(repository, objects, state, commit)
+    state = operation.collect(repository) if operation_name else {}
+    keep_commit = operation.write_keep_commit(repository, objects, state, commit)
     tree = manifest.write(repository, objects, Contents(files, trees, flags, operation=state))
-    return Worktree(dirty=True, tree=tree, operation=under_way, operation_commit=needed)
+    return Worktree(dirty=True, tree=tree, operation=operation_name, operation_commit=keep_commit)
 
 
 def resume(
@@ -122,11 +121,11 @@ def resume(
     """Return the worktree of a checkpoint; make it if it does not exist.
 
     The newest checkpoint of a run opens the run's worktree, in which each commit and `save`
-    extends the run; any other checkpoint gets a separate worktree. HEAD is detached at the
-    checkpoint's commit, or on the branch that the run made, if that is free and has not moved.
+    extends the run; any other checkpoint gets a separate worktree. HEAD is on the branch that the
+    run made, if no other worktree uses that branch and it has not moved; else HEAD is detached.
 
-    `directory` defaults to the path of the run's worktree, or one from the settings. With
-    `is_driven`, as a phase runs in the worktree next, a missing submodule is an error.
+    `directory` defaults to the path of the run's worktree, or to one below the configured
+    directory. If `is_driven`, a phase will run in the worktree: missing submodules are an error.
     """
     if directory is not None:
         require_path("directory", directory, as_text=True)
@@ -136,52 +135,53 @@ def resume(
             message = f"cannot find {directory}: the current directory was deleted"
             raise WorktreeError(message, hint="give an absolute path: /…") from None
     repository = store.repository
-    checkpoint, head_remark = _start_from_head(store, checkpoint)
+    checkpoint, import_remark = _start_from_head(store, checkpoint)
     head = None if is_driven else store.objects.head()[0]
-    checkpoint, stand_in = manifest.with_commit(repository, checkpoint, head)
+    checkpoint, commit_remark = manifest.with_commit(repository, checkpoint, head)
     limits = store.rules.read().limits
     run = checkpoint.run
-    newest = heads.newest(store.index, repository, run) if run is not None else None
-    is_newest = newest is not None and checkpoint.id == newest.id and _is_of_run(store, newest)
+    newest = heads.find_newest(store.index, repository, run) if run is not None else None
+    is_newest = newest is not None and checkpoint.id == newest.id and _extends_run(store, newest)
     owner = Owner(checkpoint.id, run if is_newest else None)
     opened = None
     while opened is None:  # again if another process made the worktree meanwhile
         _clear_directories(repository, owner, directory)
-        steps = plan.plan_resume(_describe_situation(store, checkpoint, owner, directory))
-        if limits.submodules and steps.fills_submodules:
+        resume_plan = plan.plan_resume(_describe_situation(store, checkpoint, owner, directory))
+        if limits.submodules and resume_plan.fills_submodules:
             checkpoint = _add_submodules(store, checkpoint)
         opened = WorktreeOpener(
-            *(repository, store.objects, checkpoint, steps, owner, limits),
-            rescue=functools.partial(record_leftover, store),
-            is_of_other_commit=stand_in is not None,
+            *(repository, store.objects, checkpoint, resume_plan, owner, limits),
+            rescue=functools.partial(record_deleted_worktree, store),
+            is_of_other_commit=commit_remark is not None,
         ).open()
-    lacking = submodules.finish(store, opened.path, checkpoint, limits)
-    if is_driven and lacking:
+    submodule_remarks = submodules.finish(store, opened.path, checkpoint, limits)
+    if is_driven and submodule_remarks:
         path, command = shell_word(opened.path), f"git ckpt resume {checkpoint.run}"
         hint = f"do that in {path}; then, or to continue without submodules: {command}"
-        raise WorktreeError("; ".join(lacking), hint=hint)
-    remarks = [*steps.remarks, *opened.remarks]
+        raise WorktreeError("; ".join(submodule_remarks), hint=hint)
+    remarks = [*resume_plan.remarks, *opened.remarks]
     if opened.made:
-        remarks += [*steps.remarks_made, *filter(None, (head_remark, stand_in))]
-    return replace(opened, remarks=(*remarks, *lacking), behind=steps.behind)
+        remarks += [*resume_plan.remarks_made, *filter(None, (import_remark, commit_remark))]
+    return replace(opened, remarks=(*remarks, *submodule_remarks), behind=resume_plan.behind)
 
 
 def _clear_directories(repository: Repository, owner: Owner, directory: str | None) -> None:
-    """Refuse directories behind a link; remove what killed processes left in them."""
     root = known_root(repository)
-    default = os.path.join(root, owner.run or owner.checkpoint) if root is not None else None
-    for path in (directory, default):
+    default_path = os.path.join(root, owner.run or owner.checkpoint) if root is not None else None
+    for path in (directory, default_path):
         if path is not None:
-            private_dirs.require(path)
+            private_dirs.require_own(path)
             ownership.remove_unfinished(repository, os.path.dirname(path))
 
 
-def _is_of_run(store: Checkpoints, newest: CheckpointInfo) -> bool:
+def _extends_run(store: Checkpoints, newest: CheckpointInfo) -> bool:
     # A fetched checkpoint that was not adopted does not extend the local run.
     run, repository = str(newest.run), store.repository
     if newest.trigger.startswith(IMPORT) or local_checkpoints.is_local(repository, run, newest.oid):
         return True
-    return run in ownership.of_runs(repository)  # the file that lists local checkpoints may be lost
+    return run in ownership.worktrees_of_runs(
+        repository
+    )  # the file that lists local checkpoints may be lost
 
 
 def _start_from_head(store: Checkpoints, checkpoint: Checkpoint) -> tuple[Checkpoint, str | None]:
@@ -201,10 +201,10 @@ def _add_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
         return checkpoint
     contents = manifest.contents_of(checkpoint, store.repository, store.objects)
     paths = {submodule.path for submodule in files.submodules}
-    paths.update(map(quoted, contents.absent_paths))  # a sparse checkout may exclude submodules
-    added = captured_submodules.capture_tree(store, contents.files, paths)
-    files = replace(files, submodules=(*files.submodules, *added))
-    return replace(checkpoint, worktree=files) if added else checkpoint
+    paths.update(map(quote_path, contents.absent_paths))  # a sparse checkout may exclude submodules
+    added_submodules = captured_submodules.capture_tree(store, contents.files, paths)
+    files = replace(files, submodules=(*files.submodules, *added_submodules))
+    return replace(checkpoint, worktree=files) if added_submodules else checkpoint
 
 
 def _describe_situation(
@@ -212,11 +212,11 @@ def _describe_situation(
 ) -> Situation:
     repository = store.repository
     root, no_default = _find_root(repository)
-    default = None if root is None else os.path.join(root, owner.run or owner.checkpoint)
-    candidates = [path for path in (directory, default) if path is not None]
-    likely = {os.path.realpath(path) for path in candidates}
+    default_path = None if root is None else os.path.join(root, owner.run or owner.checkpoint)
+    candidates = [path for path in (directory, default_path) if path is not None]
+    likely_paths = {os.path.realpath(path) for path in candidates}
     registrations = [
-        _describe_registration(repository, git_dir, path, owner.run, likely)
+        _describe_registration(repository, git_dir, path, owner.run, likely_paths)
         for git_dir, path in administration.registered(repository)
     ]
     paths: list[str | None] = [*candidates]
@@ -228,7 +228,7 @@ def _describe_situation(
         owner,
         checkpoint.git_sha,
         requested=directory,
-        default=default,
+        default=default_path,
         no_default=no_default,
         registrations=tuple(registrations),
         path_states=path_states,
@@ -238,7 +238,6 @@ def _describe_situation(
 
 
 def _find_root(repository: Repository) -> tuple[str | None, tuple[str, str | None]]:
-    """Return the directory for worktrees, or None; and message and hint in that case."""
     try:
         return opener.default_root(repository, settings.read(repository).worktree_dir), ("", None)
     except WorktreeError as error:
@@ -258,7 +257,8 @@ def _describe_registration(
         path,
         real,
         is_owned=is_owned,
-        is_there=ownership.is_same(linked_dir, git_dir) and not ownership.is_being_made(path),
+        is_there=ownership.is_same_directory(linked_dir, git_dir)
+        and not ownership.is_being_made(path),
         is_gone=ownership.is_gone(repository, git_dir, path),
         is_locked_by_gitckpt=ownership.is_locked_by_gitckpt(git_dir),
         has_submodules=modules.has_modules(git_dir),
@@ -272,19 +272,21 @@ def _describe_path(repository: Repository, path: str) -> PathState:
     if not os.path.lexists(path):
         return PathState(path, real, lacks_submodules=True)
     git_dir = administration.git_dir_of(path)
-    exists = git_dir is not None and os.path.isdir(git_dir)
-    registry = administration.worktrees_dir(repository)
-    entry = os.path.join(registry, os.path.basename(git_dir or ""))
-    is_kept = git_dir is not None and not exists and os.path.isdir(entry)
+    has_git_dir = git_dir is not None and os.path.isdir(git_dir)
+    registry_dir = administration.worktrees_dir(repository)
+    entry = os.path.join(registry_dir, os.path.basename(git_dir or ""))
+    is_kept = git_dir is not None and not has_git_dir and os.path.isdir(entry)
     owner = ownership.owner_in(entry) if is_kept else ownership.owner_at(repository, path)
-    behind = ownership.behind_in(entry if is_kept else git_dir or "") if owner is not None else None
+    behind = (
+        ownership.read_behind(entry if is_kept else git_dir or "") if owner is not None else None
+    )
     return PathState(
         path,
         real,
         exists=True,
         has_dot_git=os.path.lexists(os.path.join(path, ".git")),
         git_dir=git_dir,
-        git_dir_exists=exists,
+        git_dir_exists=has_git_dir,
         is_kept=is_kept,
         is_of_this_repository=git_dir is not None
         and administration.owns_git_dir(repository, git_dir),
@@ -293,36 +295,38 @@ def _describe_path(repository: Repository, path: str) -> PathState:
         if owner is None
         else None,
         behind=behind[0] if behind is not None else None,
-        lacks_submodules=submodules.are_missing(path),
+        lacks_submodules=submodules.lacks_submodules(path),
         removal=mounts.removal_command(path) if owner is None else "",
     )
 
 
 def _find_branch(store: Checkpoints, checkpoint: Checkpoint) -> Branch | None:
-    """Return the branch of a run's newest checkpoint; None if the user made it."""
     if checkpoint.branch is None or not checkpoint.git_sha:
         return None
-    first = heads.chain(store.index, store.repository, str(checkpoint.run))[-1]
+    oldest = heads.list_checkpoints(store.index, store.repository, str(checkpoint.run))[-1]
     # An imported run made its branch itself.
-    if first.branch == checkpoint.branch and not first.trigger.startswith(IMPORT):
+    if oldest.branch == checkpoint.branch and not oldest.trigger.startswith(IMPORT):
         return None
     ref = BRANCHES + checkpoint.branch
-    info, is_free = store.repository.cat_file.info(ref), opener.is_free(store.repository, ref)
-    used_in = () if is_free else tuple(opener.worktrees_on(store.repository, ref))
+    info, is_free = (
+        store.repository.cat_file.info(ref),
+        opener.is_branch_free(store.repository, ref),
+    )
+    used_in = () if is_free else tuple(opener.worktrees_with_branch(store.repository, ref))
     return Branch(checkpoint.branch, info[0] if info is not None else None, is_free, used_in)
 
 
 def find_moved_worktrees(repository: Repository, runs: Collection[str]) -> dict[str, str]:
-    """Return by run the paths of worktrees that were moved or that git forgot."""
+    """Map runs to the paths of worktrees that were moved or are no longer registered."""
     root = known_root(repository) or ""
-    moved: dict[str, str] = {}
+    moved_paths: dict[str, str] = {}
     for git_dir, path, owner in ownership.owned(repository):
         if owner.run in runs:
             current = administration.find_left_behind(repository, git_dir, path)
             current = current or administration.find_moved(repository, git_dir, path, root)
             if current is not None:
-                moved[str(owner.run)] = current
-    for run in set(runs) - moved.keys():
+                moved_paths[str(owner.run)] = current
+    for run in set(runs) - moved_paths.keys():
         path = os.path.join(root, run)
         git_dir = administration.git_dir_of(path) or ""
         if (
@@ -330,8 +334,8 @@ def find_moved_worktrees(repository: Repository, runs: Collection[str]) -> dict[
             and administration.owns_git_dir(repository, git_dir)
             and not os.path.isdir(git_dir)
         ):
-            moved[run] = path
-    return moved
+            moved_paths[run] = path
+    return moved_paths
 
 
 def known_root(repository: Repository) -> str | None:

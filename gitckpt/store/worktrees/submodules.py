@@ -24,14 +24,14 @@ from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.worktrees import opener
 
 
-def are_missing(path: str) -> bool:
+def lacks_submodules(path: str) -> bool:
     git_dir = administration.git_dir_of(path) if os.path.lexists(path) else None
     return git_dir is None or os.path.lexists(os.path.join(git_dir, ref_names.SUBMODULES_FILE))
 
 
 def finish(store: Checkpoints, path: str, checkpoint: Checkpoint, limits: Limits) -> list[str]:
     """Make the missing submodules of a worktree; return a remark on each failure."""
-    if (worktree := administration.seen_from(store.repository, path)) is None:
+    if (worktree := administration.open_linked(store.repository, path)) is None:
         return []
     with contextlib.closing(worktree):
         marker = os.path.join(worktree.git_dir, ref_names.SUBMODULES_FILE)
@@ -64,27 +64,25 @@ def _make_all(
             if not modules.is_submodule(worktree, manifest.files_of(worktree, checkpoint), path):
                 raise WorktreeError("the files of the checkpoint have no submodule at this path")
             with contextlib.closing(_find_source(superproject, worktree, submodule)) as source:
-                repository = _open(superproject, source, worktree, submodule)
+                repository = _open_or_copy(superproject, source, worktree, submodule)
                 with store.seen_from(repository, "plumbing") as submodule_store:
-                    captured = submodule_store.read_own(submodule.checkpoint)
+                    target = submodule_store.read_own(submodule.checkpoint)
                     sentences: list[str] = []
                     if not os.path.lexists(os.path.join(repository.git_dir, "index")):
-                        is_own = local_checkpoints.is_captured_here(source, captured.id)
-                        sentences = _fill_submodule(
-                            submodule_store, captured, limits, is_own=is_own
-                        )
-                    nested = _make_all(store, source, repository, captured, limits, above=name)
+                        is_own = local_checkpoints.is_captured_here(source, target.id)
+                        sentences = _fill_submodule(submodule_store, target, limits, is_own=is_own)
+                    nested = _make_all(store, source, repository, target, limits, above=name)
                     title = f"the submodule {os.fsdecode(name)}"
                     remarks += [f"{title}: {text}" for text in sentences] + nested
         except CkptError as error:
-            init = submodules.init_command(path)
-            restore = f"git ckpt restore {checkpoint.id[: ids.SHORT]}"
-            where = f"after cd {shell_word(os.fsdecode(above))}" if above else "in this worktree"
+            init_command = submodules.init_command(path)
+            restore_command = f"git ckpt restore {checkpoint.id[: ids.SHORT]}"
+            place = f"after cd {shell_word(os.fsdecode(above))}" if above else "in this worktree"
             if isinstance(error, _CheckpointMissing):  # `init` makes the repository to fetch into
-                cure = f"{where}: {init}; {error.hint}; then {restore}"
+                cure = f"{place}: {init_command}; {error.hint}; then {restore_command}"
             else:
-                first = f"{error.hint}; " if error.hint else ""
-                cure = f"{first}then, {where}: {init} && {restore}"
+                first_step = f"{error.hint}; " if error.hint else ""
+                cure = f"{first_step}then, {place}: {init_command} && {restore_command}"
             message = f"the submodule {os.fsdecode(name)} was not restored: {error.message}"
             remarks.append(f"{message}; {cure}")
     return remarks
@@ -107,20 +105,19 @@ def _find_source(
     return source
 
 
-def _open(
+def _open_or_copy(
     superproject: Repository, source: Repository, worktree: Repository, submodule: Submodule
 ) -> Repository:
-    """Return the submodule's repository in `worktree`; copy `source` if it is missing."""
     path = modules.unquote(submodule.path)
-    repository = modules.seen_from(worktree, path)
+    repository = modules.open_checkout(worktree, path)
     if repository is not None:
         return repository
-    spaces = (ref_names.CHECKPOINTS, *ref_names.OBJECTS)
-    own_refs = (space + submodule.checkpoint for space in spaces)
+    ref_prefixes = (ref_names.CHECKPOINTS, *ref_names.OBJECTS)
+    own_refs = (prefix + submodule.checkpoint for prefix in ref_prefixes)
     refs = [*(ref for ref in own_refs if modules.has_ref(source, ref)), f"{ref_names.KEEP}*"]
     try:
         with contextlib.closing(modules.clone(superproject, source, worktree, path, refs)) as copy:
-            local_checkpoints.copy(source, copy, [submodule.checkpoint])
+            local_checkpoints.copy_lines(source, copy, [submodule.checkpoint])
             repository = modules.attach(copy, modules.checkout_path(worktree, path) or "")
     except GitError as error:  # git does not copy a repository with missing objects
         message = f"git cannot copy its repository: {error.message}"
@@ -131,7 +128,7 @@ def _open(
     return repository
 
 
-def _record_unfinished(store: Checkpoints, captured: Checkpoint, limits: Limits) -> None:
+def _record_partial_files(store: Checkpoints, captured: Checkpoint, limits: Limits) -> None:
     # gitckpt overwrites the files next: fail unless the safety checkpoint has all of them.
     repository = store.repository
     worktree = repository.worktree or ""
@@ -139,10 +136,10 @@ def _record_unfinished(store: Checkpoints, captured: Checkpoint, limits: Limits)
     tree = manifest.tree_of_files(repository, files.tree, store.objects.head()[0])
     # All files, ignored ones included: there is no index.
     paths = repository.git.run("ls-files", "--others", "-z").out.split(b"\0")[:-1]
-    is_whole = opener.blobs_of(repository, tree).keys() >= {*paths}
-    if files.degraded or files.omitted or not is_whole:
-        restore = f"git -C {shell_word(worktree)} ckpt restore {captured.id[: ids.SHORT]}"
-        raise WorktreeError(f"its files are incomplete; to restore them: {restore}")
+    has_all_files = opener.blobs_of(repository, tree).keys() >= {*paths}
+    if files.degraded or files.omitted or not has_all_files:
+        restore_command = f"git -C {shell_word(worktree)} ckpt restore {captured.id[: ids.SHORT]}"
+        raise WorktreeError(f"its files are incomplete; to restore them: {restore_command}")
     message, state = f"before the restore of {captured.id[: ids.SHORT]}", {"path": worktree}
     store.record(ref_names.SAFETY_COMPLETE, state, worktree=files, trigger=SAFETY, message=message)
 
@@ -152,17 +149,17 @@ def _fill_submodule(
 ) -> list[str]:
     """Restore a checkpoint in a new submodule, opened as `store`; return remarks.
 
-    The operation in progress is restored if `is_own`: the checkpoint was captured in this clone.
+    If `is_own`, this clone captured the checkpoint, and its operation in progress is restored.
     """
     repository, commit = store.repository, captured.git_sha
     if os.listdir(repository.worktree or "") != [".git"]:  # left by a killed process
-        _record_unfinished(store, captured, limits)
-    if captured.branch is not None and repository.tip_of(captured.branch) == commit:
+        _record_partial_files(store, captured, limits)
+    if captured.branch is not None and repository.read_tip(captured.branch) == commit:
         repository.point_head(BRANCHES + captured.branch)
     elif commit:
         repository.point_head(commit)
     contents = manifest.contents_of(captured, repository, store.objects)
-    is_omitted = bool(contents.operation) and not is_own
-    contents.operation = {} if is_omitted else operation.detach(repository, contents.operation)
+    drops_operation = bool(contents.operation) and not is_own
+    contents.operation = {} if drops_operation else operation.detach(repository, contents.operation)
     opener.fill_worktree(repository, contents, captured, limits)
-    return [operation.FOREIGN] if is_omitted else []
+    return [operation.FOREIGN] if drops_operation else []

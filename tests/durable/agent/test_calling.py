@@ -170,7 +170,7 @@ def test_end_of_plain_text(desk: Desk, command: str, code: int, problem: str) ->
 
 
 def test_program_that_is_not_there(desk: Desk) -> None:
-    answer = desk.ask(clients.client_of("no-such-agent", {}))
+    answer = desk.ask(clients.find_client("no-such-agent", {}))
     assert answer.code == 127
     assert answer.problem.startswith("no-such-agent failed: exit code 127: ")
 

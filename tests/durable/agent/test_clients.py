@@ -14,10 +14,10 @@ from gitckpt.durable.agent.clients import (
     FORMATS,
     Client,
     Price,
-    client_of,
+    describe_redefinition,
+    find_client,
+    parse_session_id,
     read_clients,
-    redefinition,
-    session_id,
 )
 from gitckpt.git.repository import discover
 from gitckpt.store.config import settings
@@ -31,13 +31,13 @@ OWN = Client("own", "./agent.sh", "argument", "text", "--go-on {session}")
 
 @pytest.mark.parametrize("name", ["claude", "codex", "gemini", "opencode", "aider"])
 def test_name_of_a_built_in_client(name: str) -> None:
-    assert client_of(f" {name}\n", {}) is BUILT_IN[name]
+    assert find_client(f" {name}\n", {}) is BUILT_IN[name]
 
 
 def test_configured_client_goes_before_a_built_in_one() -> None:
     mine = Client("claude", "claude-wrapper")
-    assert client_of("claude", {"claude": mine, "own": OWN}) is mine
-    assert client_of("own", {"claude": mine, "own": OWN}) is OWN
+    assert find_client("claude", {"claude": mine, "own": OWN}) is mine
+    assert find_client("own", {"claude": mine, "own": OWN}) is OWN
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_command_shows_its_client(command: str, name: str, kind: str, resume: st
     expected = (
         BUILT_IN["gemini"] if command == "gemini" else Client(name, command, "stdin", kind, resume)
     )
-    assert client_of(command, {}) == expected
+    assert find_client(command, {}) == expected
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_command_shows_its_client(command: str, name: str, kind: str, resume: st
 )
 def test_what_is_no_command(text: str, problem: str) -> None:
     with pytest.raises(UsageError) as error:
-        client_of(text, {"own": OWN})
+        find_client(text, {"own": OWN})
     assert error.value.message == f"the command of the agent {problem}"
     assert (
         error.value.hint == "give a command, or one of: own, claude, codex, gemini, opencode, aider"
@@ -144,14 +144,18 @@ def test_what_is_no_command(text: str, problem: str) -> None:
     ],
 )
 def test_line(client: Client, session: str | None, line: str) -> None:
-    assert client.line("/a b/p", session) == line
+    assert client.call_line("/a b/p", session) == line
 
 
 @pytest.mark.parametrize(
     ("budget", "said"), [(2.5, "2.5000"), (0.00003, "0.0001"), (0.0, "0.0001"), (-1.0, "0.0001")]
 )
 def test_a_budget_that_is_nearly_spent_is_no_amount_of_nothing(budget: float, said: str) -> None:
-    assert client_of("claude", {}).line("/p", None, budget).endswith(f" --max-budget-usd {said}")
+    assert (
+        find_client("claude", {})
+        .call_line("/p", None, budget)
+        .endswith(f" --max-budget-usd {said}")
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,7 +175,7 @@ def test_a_budget_that_is_nearly_spent_is_no_amount_of_nothing(budget: float, sa
 def test_client_says_that_it_does_not_know_a_conversation_in_its_own_words(
     kind: str, said: str, is_unknown: bool
 ) -> None:
-    assert Client("agent", "agent", format=kind).does_not_know(said) is is_unknown
+    assert Client("agent", "agent", format=kind).is_session_error(said) is is_unknown
 
 
 @pytest.mark.parametrize(
@@ -197,7 +201,7 @@ def test_client_says_that_it_does_not_know_a_conversation_in_its_own_words(
     ],
 )
 def test_session_id(value: object, is_one: bool) -> None:
-    assert session_id(value) == (value if is_one else None)
+    assert parse_session_id(value) == (value if is_one else None)
 
 
 # The file
@@ -315,7 +319,7 @@ def test_line_hands_the_prompt_to_every_part_of_a_command(tmp_path: Path) -> Non
     (tmp_path / "p").write_text("a prompt\n")
     client = Client("two", "read -r first rest; echo $first; (echo $rest)")
     done = subprocess.run(
-        ["/bin/sh", "-c", client.line(str(tmp_path / "p"))],
+        ["/bin/sh", "-c", client.call_line(str(tmp_path / "p"))],
         capture_output=True,
         text=True,
         check=True,
@@ -340,13 +344,13 @@ price = {input = 1, output = 2.5}
     clients = configured(tmp_path, text)
     codex = replace(BUILT_IN["codex"], price=Price(1.25, 10.0, 0.125))
     assert clients == {"codex": codex, "own": Client("own", "./agent.sh", price=Price(1.0, 2.5))}
-    assert client_of("codex", clients) == codex
+    assert find_client("codex", clients) == codex
     sandboxed = "codex exec --json --sandbox workspace-write -"
-    assert client_of(sandboxed, clients) == replace(codex, command=sandboxed)
+    assert find_client(sandboxed, clients) == replace(codex, command=sandboxed)
     assert [
         each.tells_cost for each in (codex, BUILT_IN["codex"], BUILT_IN["claude"], Client("a", "a"))
     ] == [True, False, True, False]
-    assert redefinition("codex", clients) is None
+    assert describe_redefinition("codex", clients) is None
 
 
 def test_mistakes_in_a_price(tmp_path: Path) -> None:
@@ -378,4 +382,4 @@ def test_mistakes_in_a_price(tmp_path: Path) -> None:
     ],
 )
 def test_command_that_calls_aider(command: str, prompt: str) -> None:
-    assert client_of(command, {}) == Client("aider", command, prompt, "aider")
+    assert find_client(command, {}) == Client("aider", command, prompt, "aider")

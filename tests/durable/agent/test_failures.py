@@ -8,7 +8,7 @@ import pytest
 
 from gitckpt.durable.agent import call
 from gitckpt.durable.agent.call import FATAL, LIMITED, OTHER, TRANSIENT, AgentReport, Answer
-from gitckpt.durable.agent.clients import client_of
+from gitckpt.durable.agent.clients import find_client
 from gitckpt.durable.command.execution import EXIT, TIMEOUT, Timeouts
 
 NOW = 1_800_000_000.0
@@ -104,13 +104,13 @@ def answer(said: str, code: int = 1, *, ended_by: str = EXIT, worked: bool = Fal
     ],
 )
 def test_kinds(said: str, code: int, kind: str | None, wait: float | None) -> None:
-    found = call.classify(answer(said, code), NOW)
+    found = call.classify_failure(answer(said, code), NOW)
     assert (found.kind if found else None, found.wait if found else None) == (kind, wait)
 
 
 def test_what_an_agent_says_that_has_worked_is_about_its_work() -> None:
     """The agent may have written a program that is not logged in."""
-    found = call.classify(answer("not logged in; connection refused", worked=True), NOW)
+    found = call.classify_failure(answer("not logged in; connection refused", worked=True), NOW)
     assert found is not None
     assert found.kind == OTHER
 
@@ -129,7 +129,7 @@ def test_a_limit_that_has_ended_work_is_the_clients_word_for_it(
 ) -> None:
     """A limit uses no iteration, so an agent that works on limits would never end."""
     report = AgentReport("", worked=True, structured=True, is_error=error is not None, error=error)
-    found = call.classify(replace(answer(said), report=report), NOW)
+    found = call.classify_failure(replace(answer(said), report=report), NOW)
     assert found is not None
     assert found.kind == kind
 
@@ -148,24 +148,30 @@ def test_a_limit_that_has_ended_work_is_the_clients_word_for_it(
     ],
 )
 def test_units(said: str, wait: float) -> None:
-    found = call.classify(answer(f"429: try again in {said}"), NOW)
+    found = call.classify_failure(answer(f"429: try again in {said}"), NOW)
     assert found is not None
     assert found.wait == wait
 
 
 def test_one_that_took_too_long_is_like_any_other() -> None:
-    found = call.classify(answer("…", ended_by=TIMEOUT), NOW)
+    found = call.classify_failure(answer("…", ended_by=TIMEOUT), NOW)
     assert found is not None
     assert found.kind == OTHER
 
 
 def test_waits_grow_up_to_an_hour() -> None:
-    assert [call.pause(None, times) for times in (1, 2, 3, 7, 9999)] == [60, 120, 240, 3600, 3600]
+    assert [call.seconds_to_wait(None, times) for times in (1, 2, 3, 7, 9999)] == [
+        60,
+        120,
+        240,
+        3600,
+        3600,
+    ]
 
 
 def test_a_client_that_says_no_time_is_not_asked_without_end() -> None:
-    assert [call.pause(0.02, times) for times in (1, 2, 3, 7, 9999)] == [1, 2, 4, 60, 60]
-    assert [call.pause(90.0, times) for times in (1, 2, 9999)] == [90, 90, 90]
+    assert [call.seconds_to_wait(0.02, times) for times in (1, 2, 3, 7, 9999)] == [1, 2, 4, 60, 60]
+    assert [call.seconds_to_wait(90.0, times) for times in (1, 2, 9999)] == [90, 90, 90]
 
 
 @pytest.mark.parametrize(
@@ -180,4 +186,4 @@ def test_a_client_that_says_no_time_is_not_asked_without_end() -> None:
     ],
 )
 def test_a_conversation_that_is_forgotten(name: str, said: str) -> None:
-    assert client_of(name, {}).does_not_know(said)
+    assert find_client(name, {}).is_session_error(said)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from gitckpt.durable.agent import call as reports
 from gitckpt.durable.agent import clients
-from gitckpt.durable.agent.call import AgentReport, Transcript, report_reader
+from gitckpt.durable.agent.call import AgentReport, Transcript, create_report_reader
 from gitckpt.durable.agent.clients import FORMATS
 
 CLAUDE_ID = "5f2b9a64-3c1e-4d0b-9a43-0f6d1c9b7e21"
@@ -36,7 +36,7 @@ def read(name: str, output: bytes | str, size: int | None = None) -> tuple[str, 
 
 def read_whole(name: str, output: bytes | str, size: int | None = None) -> tuple[str, AgentReport]:
     data = output.encode() if isinstance(output, str) else output
-    found = report_reader(name)
+    found = create_report_reader(name)
     size = size or max(len(data), 1)
     shown = "".join([found.feed(data[i : i + size]) for i in range(0, len(data), size)])
     report = found.close()
@@ -968,7 +968,7 @@ def test_any_bytes_in_any_chunks_are_read_alike(
     whole = read_whole(name, output)
     assert read_whole(name, output, 1) == whole
     ends = sorted({min(cut, len(output)) for cut in cuts} | {0, len(output)})
-    found = report_reader(name)
+    found = create_report_reader(name)
     shown = "".join([found.feed(output[start:end]) for start, end in pairwise(ends)])
     report = found.close()
     assert (shown + found.rest, report) == whole

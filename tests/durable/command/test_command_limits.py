@@ -150,13 +150,13 @@ def test_interrupt_ends_the_group(run: Runner) -> None:
 
 def test_interrupt_while_a_command_is_started(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     run("true")
-    answered = run.watchdog._receive
+    answered = run.watchdog._receive_reports
 
     def interrupt() -> None:
         answered()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run.watchdog, "_receive", interrupt)
+    monkeypatch.setattr(run.watchdog, "_receive_reports", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run("echo $$ >shell; sleep 60")
     monkeypatch.undo()

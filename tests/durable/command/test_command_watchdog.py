@@ -350,7 +350,9 @@ def noted(directory: Path, program: str = "") -> int:
     path = directory / "pid"
     assert comes(lambda: path.exists() and path.read_text().endswith("\n"))
     pid = int(path.read_text())
-    assert comes(lambda: f"({program}" in process_tree.describe(process_tree.list_processes()[pid]))
+    assert comes(
+        lambda: f"({program}" in process_tree.describe_process(process_tree.list_processes()[pid])
+    )
     return pid
 
 
@@ -520,7 +522,7 @@ def test_table_of_processes(has_proc: bool, monkeypatch: pytest.MonkeyPatch) -> 
     assert comes(lambda: process_tree.list_processes()[child.pid].parent == os.getpid())
     assert comes(
         lambda: (
-            process_tree.variables(
+            process_tree.read_variables(
                 process_tree.list_processes()[child.pid], ["CKPT_RUN", "CKPT_LEASE"]
             )
             == {"CKPT_RUN": "a-run"}
@@ -530,9 +532,9 @@ def test_table_of_processes(has_proc: bool, monkeypatch: pytest.MonkeyPatch) -> 
     assert found.group == child.pid
     assert child.pid in {
         process.pid
-        for process in process_tree.descendants({os.getpid()}, process_tree.list_processes())
+        for process in process_tree.find_descendants({os.getpid()}, process_tree.list_processes())
     }
-    assert {child.pid, os.getpid(), os.getppid()} <= process_tree.ancestors(
+    assert {child.pid, os.getpid(), os.getppid()} <= process_tree.find_ancestors(
         child.pid, process_tree.list_processes()
     )
     assert process_tree.send_signal(found, signal.SIGKILL)

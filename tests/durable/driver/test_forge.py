@@ -413,7 +413,10 @@ class TestFrom:
 
     @pytest.mark.parametrize("said", ["commit and push", "commit-and-push", "Commit_And PUSH"])
     def test_how_a_phase_may_be_written(self, said: str) -> None:
-        assert pipelines.preset("plan-to-pr", driver.OPTIONS).phase(said).name == "commit and push"
+        assert (
+            pipelines.read_preset("plan-to-pr", driver.OPTIONS).phase(said).name
+            == "commit and push"
+        )
 
     @pytest.mark.long
     def test_a_phase_and_all_after_it_are_done_again(self, project: Stage) -> None:
@@ -574,24 +577,24 @@ class TestNames:
 
     @pytest.mark.parametrize(("path", "slug"), [*BOTH.items(), *NEWER.items()])
     def test_slugs(self, path: str, slug: str) -> None:
-        assert plan.slug(path) == slug
+        assert plan.make_slug(path) == slug
 
     @pytest.mark.parametrize(("path", "title"), TITLES.items())
     def test_titles_from_file_names(self, path: str, title: str) -> None:
-        assert plan.plan_title("# A heading is no title\n", path) == title
+        assert plan.find_plan_title("# A heading is no title\n", path) == title
 
     @pytest.mark.parametrize(("text", "title"), FRONT_MATTER.items())
     def test_titles_from_front_matter(self, text: str, title: str) -> None:
-        assert plan.plan_title(text, "a-plan.md") == title
+        assert plan.find_plan_title(text, "a-plan.md") == title
 
     def test_front_matter_without_an_end(self) -> None:
         with pytest.raises(PhaseFailed) as caught:
-            plan.plan_title("---\ntitle: x\n", "p.md")
+            plan.find_plan_title("---\ntitle: x\n", "p.md")
         assert caught.value.message == "the front matter of p.md has no end"
 
 
 def test_the_phases_go_by_the_names_that_people_know() -> None:
-    definition = pipelines.preset("plan-to-pr", driver.OPTIONS)
+    definition = pipelines.read_preset("plan-to-pr", driver.OPTIONS)
     assert [phase.name for phase in definition.phases] == PHASES
     assert [definition.phase(name.replace(" ", "-").upper()).name for name in PHASES] == PHASES
     with pytest.raises(UsageError):

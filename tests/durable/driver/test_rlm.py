@@ -16,7 +16,7 @@ import pytest
 from gitckpt import UsageError
 from gitckpt.durable.driver.driver import OPTIONS, phases_to_skip
 from gitckpt.durable.pipeline import definition as pipeline
-from gitckpt.durable.pipeline.definition import preset
+from gitckpt.durable.pipeline.definition import read_preset
 from gitckpt.durable.pipeline.launch import RunInputs
 from tests.durable.stage import Outcome, Stage, Talk, normal, stage
 
@@ -258,7 +258,7 @@ class TestPhases:
         [*ALIASES.items(), ("Phase-Decomposition", "multi_doc"), ("RESEARCH", "research")],
     )
     def test_phases_go_by_other_names_too(self, name: str, phase: str) -> None:
-        assert preset("rlm-act", OPTIONS).phase(name).name == phase
+        assert read_preset("rlm-act", OPTIONS).phase(name).name == phase
 
     @pytest.mark.long
     def test_from_a_phase_by_its_other_name(self, act: Act) -> None:
@@ -316,7 +316,7 @@ class TestPausesWithoutATerminal:
             assert (done.code, done.out) == (0, f"{run}\n")
             assert (
                 done.err.splitlines()[-1]
-                == f"paused after {after}. To go on: git ckpt resume {run}"
+                == f"paused after phase {after}; to continue: git ckpt resume {run}"
             )
             assert (act.stage.status(run), act.stage.labels(run)[-1]) == (
                 "paused",
@@ -330,7 +330,7 @@ class TestPausesWithoutATerminal:
         done = act(autonomy=None)
         assert (
             done.err.splitlines()[-1]
-            == f"paused after research. To go on: git ckpt resume {act.stage.run()}"
+            == f"paused after phase research; to continue: git ckpt resume {act.stage.run()}"
         )
 
     @pytest.mark.long
@@ -339,9 +339,13 @@ class TestPausesWithoutATerminal:
         assert (
             act.stage.ckpt("resume", "--autonomy", "batch")
             .err.splitlines()[-1]
-            .startswith("paused after tdd_planning.")
+            .startswith("paused after phase tdd_planning;")
         )
-        assert act.stage.ckpt("resume").err.splitlines()[-1].startswith("paused after beads_sync.")
+        assert (
+            act.stage.ckpt("resume")
+            .err.splitlines()[-1]
+            .startswith("paused after phase beads_sync;")
+        )
 
 
 class TestQuestions:
@@ -377,7 +381,9 @@ class TestQuestions:
         asked.types("e")
         run = act.stage.run()
         assert asked.ends() == 0
-        assert f"paused after tdd_planning. To go on: git ckpt resume {run}\n" in asked.said
+        assert (
+            f"paused after phase tdd_planning; to continue: git ckpt resume {run}\n" in asked.said
+        )
         assert act.ended(run) == [f"{phase}-complete" for phase in PHASES[:3]]
         assert act.stage.status(run) == "paused"
 
@@ -550,11 +556,11 @@ class TestShortcuts:
         given = RunInputs(
             {"hierarchy_path": "h.json"}, {"hierarchy_path": json.dumps(hierarchy).encode()}
         )
-        assert list(phases_to_skip(preset("rlm-act", OPTIONS), given)) == PHASES[:count]
+        assert list(phases_to_skip(read_preset("rlm-act", OPTIONS), given)) == PHASES[:count]
 
     def test_other_pipelines_have_no_such_shortcuts(self) -> None:
         given = RunInputs({"plan": "p.md", "plan_path": "p.md"}, {"plan_path": b"# plan"})
-        assert phases_to_skip(preset("plan-to-pr", OPTIONS), given) == {}
+        assert phases_to_skip(read_preset("plan-to-pr", OPTIONS), given) == {}
 
 
 class TestModes:

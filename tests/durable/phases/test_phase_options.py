@@ -28,12 +28,12 @@ def test_a_number(text: str, number: int) -> None:
 
 @pytest.mark.parametrize(("text", "seconds"), [("", 9.5), ("90s", 90.0), ("2h", 7200.0)])
 def test_a_length_of_time(text: str, seconds: float) -> None:
-    assert phase_options.parse_pause("pause", text, 9.5) == seconds
-    assert phase_options.parse_limit("timeout", text, 9.5) == seconds
+    assert phase_options.parse_seconds("pause", text, 9.5) == seconds
+    assert phase_options.read_timeout("timeout", text, 9.5) == seconds
 
 
 def test_a_pause_may_be_none_at_all() -> None:
-    assert phase_options.parse_pause("pause", "0s", 9.5) == 0
+    assert phase_options.parse_seconds("pause", "0s", 9.5) == 0
 
 
 AGE = "write a number and a unit: 90s, 30m, 12h, 7d or 2w"
@@ -66,22 +66,22 @@ AGE = "write a number and a unit: 90s, 30m, 12h, 7d or 2w"
             "write an amount in US dollars: 2.50",
         ),
         (
-            lambda: phase_options.parse_pause("pause", "-5s", 1.0),
+            lambda: phase_options.parse_seconds("pause", "-5s", 1.0),
             "pause: '-5s' is not an age",
             AGE,
         ),
         (
-            lambda: phase_options.parse_pause("pause", "soon", 1.0),
+            lambda: phase_options.parse_seconds("pause", "soon", 1.0),
             "pause: 'soon' is not an age",
             AGE,
         ),
         (
-            lambda: phase_options.parse_limit("timeout", "7", 1.0),
+            lambda: phase_options.read_timeout("timeout", "7", 1.0),
             "timeout: '7' is not an age",
             AGE,
         ),
         (
-            lambda: phase_options.parse_limit("timeout", "0s", 1.0),
+            lambda: phase_options.read_timeout("timeout", "0s", 1.0),
             "timeout must be more than 0, not '0s'",
             "write a duration such as 30m",
         ),

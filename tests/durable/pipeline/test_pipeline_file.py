@@ -30,7 +30,7 @@ class File:
         return self
 
     def read(self, text: str, name: str = "ci") -> PipelineDefinition:
-        return pipelines.read(str(self.write(text).path), name, STEPS)
+        return pipelines.read_pipeline(str(self.write(text).path), name, STEPS)
 
     def mistakes(self, text: str) -> list[str]:
         """Return the mistakes, each as `LINE: TEXT (HINT)`."""
@@ -545,18 +545,20 @@ OTHERS = ", ".join(f"{name} (preset)" for name in pipelines.PRESETS if name != "
 
 class TestNames:
     def test_in_order_and_unchecked(self, file: File) -> None:
-        assert pipelines.names(str(file.write("[pipelines.b]\n[pipelines.a]\nx = 1\n").path)) == [
+        assert pipelines.read_pipeline_names(
+            str(file.write("[pipelines.b]\n[pipelines.a]\nx = 1\n").path)
+        ) == [
             "b",
             "a",
         ]
 
     def test_where_there_is_no_file(self, file: File) -> None:
-        assert pipelines.names(str(file.path)) == []
+        assert pipelines.read_pipeline_names(str(file.path)) == []
 
     def test_a_file_that_cannot_be_read(self, file: File) -> None:
         file.path.mkdir()
         with pytest.raises(UsageError) as caught:
-            pipelines.names(str(file.path))
+            pipelines.read_pipeline_names(str(file.path))
         assert caught.value.message == f"cannot read {file.path}: Is a directory"
 
     @pytest.mark.parametrize(
@@ -580,5 +582,5 @@ class TestNames:
     def test_the_file_goes_before_the_preset(self, file: File) -> None:
         mine = file.read(PHASE.replace("ci", "plan-to-pr"), "plan-to-pr")
         assert (mine.source, [each.name for each in mine.phases]) == (str(file.path), ["lint"])
-        preset = pipelines.read(str(file.write(PHASE).path), "plan-to-pr", driver.OPTIONS)
+        preset = pipelines.read_pipeline(str(file.write(PHASE).path), "plan-to-pr", driver.OPTIONS)
         assert (preset.source, preset.worktree) == ("preset", pipeline.REMOVE_WHEN_PUSHED)

@@ -17,14 +17,14 @@ import pytest
 from gitckpt import ConfigError, NotFoundError
 from gitckpt.durable.driver import driver
 from gitckpt.durable.pipeline import definition as pipelines
-from gitckpt.durable.pipeline.definition import PhaseDefinition, parse
+from gitckpt.durable.pipeline.definition import PhaseDefinition, parse_pipelines
 from tests.conftest import Checkout
 
 STEPS = driver.OPTIONS
 COMMANDS = [
     (name, phase)
     for name in pipelines.PRESETS
-    for phase in pipelines.preset(name, STEPS).phases
+    for phase in pipelines.read_preset(name, STEPS).phases
     if phase.run
 ]
 
@@ -36,7 +36,7 @@ def test_there_are_as_many_as_files() -> None:
 
 def test_none_by_that_name() -> None:
     with pytest.raises(NotFoundError) as caught:
-        pipelines.preset_text("../presets/rlm-act")
+        pipelines.read_preset_text("../presets/rlm-act")
     hint = f"presets: {', '.join(pipelines.PRESETS)}"
     assert (caught.value.message, caught.value.hint) == (
         "there is no preset '../presets/rlm-act'",
@@ -46,16 +46,16 @@ def test_none_by_that_name() -> None:
 
 def test_a_step_that_is_not_known() -> None:
     with pytest.raises(ConfigError) as caught:
-        pipelines.preset("plan-to-pr", {"read plan": ()})
+        pipelines.read_preset("plan-to-pr", {"read plan": ()})
     assert caught.value.message.startswith("preset plan-to-pr:")
 
 
 @pytest.mark.parametrize("name", pipelines.PRESETS)
 def test_a_copy_in_a_file_means_the_same(name: str) -> None:
-    copy = parse(
-        "[retention]\nkeep_last = 3\n\n" + pipelines.preset_text(name), "gitckpt.toml", STEPS
+    copy = parse_pipelines(
+        "[retention]\nkeep_last = 3\n\n" + pipelines.read_preset_text(name), "gitckpt.toml", STEPS
     )[name]
-    assert copy.digest() == pipelines.preset(name, STEPS).digest()
+    assert copy.digest() == pipelines.read_preset(name, STEPS).digest()
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_shell_can_read_the_commands(name: str, phase: PhaseDefinition) -> Non
 
 
 def test_plan_to_pr() -> None:
-    preset = pipelines.preset("plan-to-pr", STEPS)
+    preset = pipelines.read_preset("plan-to-pr", STEPS)
     names = [
         "read plan",
         "generate branch",
@@ -106,7 +106,7 @@ def test_plan_to_pr() -> None:
 
 
 def test_rlm_act() -> None:
-    preset = pipelines.preset("rlm-act", STEPS)
+    preset = pipelines.read_preset("rlm-act", STEPS)
     names = [
         "research",
         "decomposition",
@@ -148,7 +148,7 @@ def test_rlm_act() -> None:
 
 
 def test_loop() -> None:
-    preset = pipelines.preset("loop", STEPS)
+    preset = pipelines.read_preset("loop", STEPS)
     (phase,) = preset.phases
     assert (phase.name, phase.use, phase.on_resume) == ("implementation", "loop", "reset")
     assert phase.options == {name: f"{{{name}}}" for name in STEPS["loop"]}
@@ -175,7 +175,7 @@ class Bench:
 
     def run(self, phase: str, **state: str) -> tuple[int, str, str]:
         """Return the exit code, the output, and the state keys that the phase sets."""
-        definition = pipelines.preset(self.preset, STEPS)
+        definition = pipelines.read_preset(self.preset, STEPS)
         sets = self.scratch / "set"
         sets.write_text("")
         (self.scratch / "out").mkdir(exist_ok=True)

@@ -27,7 +27,7 @@ from gitckpt import (
 )
 from gitckpt.durable.command import process_tree
 from gitckpt.durable.run import rewind
-from gitckpt.durable.run.rewind import fork
+from gitckpt.durable.run.rewind import fork_run
 from gitckpt.store.store import inside
 from tests.conftest import Checkout, git_program
 from tests.durable.conftest import RUN, Counted, attempt_of, go_on, labels, refuse_refs
@@ -196,7 +196,7 @@ def test_a_fork_goes_on_by_itself(store: Store, checkout: Checkout) -> None:
         run.phase("two", Counted(result=2))
     before = head_of(store, RUN)
     earlier = store.read(store.list(Query(run=RUN, label="one-complete"))[0].id)
-    first = fork(inside(store), earlier)
+    first = fork_run(inside(store), earlier)
     assert (first.forked_from, first.sequence, first.parent, first.state) == (
         earlier.id,
         1,

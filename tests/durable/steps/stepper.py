@@ -15,7 +15,7 @@ class Loop:
 
     def __init__(self, state: dict[str, Any] | None = None, graph: Graph | None = None) -> None:
         self.state: dict[str, Any] = state or {}
-        self.graph = graph or graph_file.preset()
+        self.graph = graph or graph_file.read_preset()
         self.made = 0
 
     def __call__(self, action: str, step: str, **said: Any) -> Loop:
@@ -33,7 +33,7 @@ class Loop:
 
     @property
     def position(self) -> StepPosition:
-        return machine.position(self.graph, self.state)
+        return machine.find_position(self.graph, self.state)
 
     @property
     def loop(self) -> dict[str, Any]:

@@ -50,7 +50,7 @@ on_pass = "draft"
 
 def mistakes(text: str) -> list[str]:
     with pytest.raises(ConfigError) as caught:
-        graph_file.parse(text, "/x/gitckpt.toml")
+        graph_file.parse_graphs(text, "/x/gitckpt.toml")
     assert caught.value.exit_code == 2
     return [
         f"{line}: {said}"
@@ -63,7 +63,7 @@ def steps(*lines: str, top: str = "") -> str:
 
 
 def test_every_key() -> None:
-    assert graph_file.parse(EVERYTHING, "x") == {
+    assert graph_file.parse_graphs(EVERYTHING, "x") == {
         "review": Graph(
             name="review",
             steps=(
@@ -82,7 +82,7 @@ def test_every_key() -> None:
 
 
 def test_it_works() -> None:
-    loop = Loop(graph=graph_file.parse(EVERYTHING, "x")["review"])
+    loop = Loop(graph=graph_file.parse_graphs(EVERYTHING, "x")["review"])
     loop("start", "think")("pass", "think")("pass", "draft")("fail", "judge")("pass", "mend")(
         "pass", "check", values={"public": True}
     )
@@ -91,7 +91,7 @@ def test_it_works() -> None:
 
 
 def test_steps_follow_each_other_as_in_the_file() -> None:
-    found = graph_file.parse(steps('name = "1"', 'name = "2"', 'name = "3"'), "x")["a"]
+    found = graph_file.parse_graphs(steps('name = "1"', 'name = "2"', 'name = "3"'), "x")["a"]
     assert [(step.name, step.on_pass, step.on_fail) for step in found.steps] == [
         ("1", "2", None),
         ("2", "3", None),
@@ -103,7 +103,7 @@ def test_steps_follow_each_other_as_in_the_file() -> None:
     "text", ["", "[retention]\nkeep_last = 5\n", "steps = {}\n", '[pipelines.steps]\nx = "y"\n']
 )
 def test_no_graphs(text: str) -> None:
-    assert graph_file.parse(text, "x") == {}
+    assert graph_file.parse_graphs(text, "x") == {}
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_mistakes(text: str, said: list[str]) -> None:
 def test_all_mistakes_are_told_at_once_with_hints() -> None:
     text = steps('name = "a"\non_pas = "b"', 'name = "b"\non_fail = "B"') + "[steps.'']\n"
     with pytest.raises(ConfigError) as caught:
-        graph_file.parse(text, "/x/gitckpt.toml")
+        graph_file.parse_graphs(text, "/x/gitckpt.toml")
     assert (caught.value.message, caught.value.hint) == (
         "gitckpt.toml: 4 mistakes",
         "correct them: /x/gitckpt.toml",
@@ -192,25 +192,25 @@ def test_all_mistakes_are_told_at_once_with_hints() -> None:
 
 def test_by_name(tmp_path: Path) -> None:
     file = tmp_path / "gitckpt.toml"
-    assert graph_file.read(str(file), "superpowers") == graph_file.preset()
+    assert graph_file.read_graph(str(file), "superpowers") == graph_file.read_preset()
     file.write_text(EVERYTHING)
-    assert graph_file.read(str(file), "review").name == "review"
+    assert graph_file.read_graph(str(file), "review").name == "review"
     with pytest.raises(NotFoundError) as caught:
-        graph_file.read(str(file), "revue")
+        graph_file.read_graph(str(file), "revue")
     assert (caught.value.message, caught.value.hint) == (
         "there are no steps named 'revue'",
         "did you mean review?",
     )
     file.write_text(steps('name = "own"').replace("steps.a", "steps.superpowers"))
-    assert [step.name for step in graph_file.read(str(file), "superpowers").steps] == ["own"]
+    assert [step.name for step in graph_file.read_graph(str(file), "superpowers").steps] == ["own"]
     file.write_text("steps = \n")
     with pytest.raises(UsageError, match=r"gitckpt\.toml:1: not TOML: "):
-        graph_file.read(str(file), "review")
+        graph_file.read_graph(str(file), "review")
     with pytest.raises(UsageError, match="cannot read"):
-        graph_file.read(str(tmp_path), "review")
+        graph_file.read_graph(str(tmp_path), "review")
 
 
 def test_the_preset_can_be_copied() -> None:
-    found = graph_file.parse(graph_file.preset_text(), "gitckpt.toml")["superpowers"]
-    assert found == graph_file.preset()
+    found = graph_file.parse_graphs(graph_file.read_preset_text(), "gitckpt.toml")["superpowers"]
+    assert found == graph_file.read_preset()
     assert (found.max_fix_cycles, found.max_iterations, found.first.name) == (3, 50, "PLAN")

@@ -26,7 +26,7 @@ from gitckpt import (
     Store,
     UsageError,
 )
-from gitckpt.durable.run.opener import begin
+from gitckpt.durable.run.opener import begin_run
 from gitckpt.durable.steps import journal, machine
 from gitckpt.store.records import ref_names
 from gitckpt.store.store import inside
@@ -263,7 +263,7 @@ class TestChange:
         assert (made.state, made.worktree.dirty, made.sequence) == ({"n": 1}, True, 1)
 
     def test_the_tables_of_its_document_have_their_usual_order(self, plain: Store) -> None:
-        run = begin(inside(plain), "r", state={}, pipeline=Pipeline(name="ci")).run
+        run = begin_run(inside(plain), "r", state={}, pipeline=Pipeline(name="ci")).run
         made = inside(plain).record(
             "a-complete", change=dict, progress_of=lambda _: Progress(tasks_total=1), run=run
         )
@@ -278,7 +278,7 @@ class TestWhichRun:
         self, store: Store
     ) -> None:
         runs = [
-            str(begin(inside(store), name, state={}, pipeline=Pipeline()).run)
+            str(begin_run(inside(store), name, state={}, pipeline=Pipeline()).run)
             for name in ("a", "b", "c")
         ]
         opened = store.resume(head_of(store, runs[2]))
@@ -293,9 +293,9 @@ class TestWhichRun:
             )
 
     def test_a_prefix_will_do_where_it_is_one_of_one_run(self, plain: Store) -> None:
-        run = str(begin(inside(plain), "a", state={}, pipeline=Pipeline()).run)
+        run = str(begin_run(inside(plain), "a", state={}, pipeline=Pipeline()).run)
         assert journal.find_target(inside(plain), run=run[:-1], environ={}).run == run
-        begin(inside(plain), "ab", state={}, pipeline=Pipeline())
+        begin_run(inside(plain), "ab", state={}, pipeline=Pipeline())
         with pytest.raises(AmbiguousError):
             journal.find_target(inside(plain), run=run[:8], environ={})
         with pytest.raises(NotFoundError):
@@ -344,7 +344,7 @@ class TestFromWhere:
     def test_a_run_with_a_worktree_is_seen_from_there(
         self, main_checkout: Checkout, plain: Store
     ) -> None:
-        run = str(begin(inside(plain), "r", state={}, pipeline=Pipeline()).run)
+        run = str(begin_run(inside(plain), "r", state={}, pipeline=Pipeline()).run)
         within = Checkout(Path(plain.resume(head_of(plain, run)).path))
         commit = within.commit("within")
         main_checkout.commit("elsewhere")
@@ -361,7 +361,7 @@ class TestFromWhere:
     def test_a_worktree_that_is_gone_will_be_what_it_was(
         self, main_checkout: Checkout, plain: Store
     ) -> None:
-        run = str(begin(inside(plain), "r", state={}, pipeline=Pipeline()).run)
+        run = str(begin_run(inside(plain), "r", state={}, pipeline=Pipeline()).run)
         commit = head_of(plain, run).git_sha
         main_checkout.commit("elsewhere")
         made = report(plain, run, "start", "PLAN")
@@ -379,7 +379,7 @@ class TestFromWhere:
 class TestDrivenRuns:
     def test_steps_are_no_phases_of_the_pipeline(self, plain: Store) -> None:
         pipeline = Pipeline(name="ci", phases=("PLAN", "b"))
-        run = str(begin(inside(plain), "r", state={}, pipeline=pipeline).run)
+        run = str(begin_run(inside(plain), "r", state={}, pipeline=pipeline).run)
         made = report(plain, run, "pass", "PLAN")
         assert made.pipeline is not None
         assert made.pipeline.completed == {}
@@ -461,8 +461,8 @@ class TestStates:
         assert next(iter(first.state["loop_state"].items())) == ("graph", "two")
         report(plain, None, "pass", "A", track="t")
         assert (
-            machine.position(
-                journal.graph_of(inside(plain), head_of(plain, str(first.run)).state),
+            machine.find_position(
+                journal.find_graph(inside(plain), head_of(plain, str(first.run)).state),
                 first.state,
             ).step
             == "a"

@@ -49,7 +49,9 @@ def executing(**record: Any) -> dict[str, Any]:
 
 
 def next_of(state: dict[str, Any], top: Path | None, **how: Any) -> NextStep:
-    return next_step.next_of(Loop().graph, state, str(top) if top is not None else None, **how)
+    return next_step.find_next_step(
+        Loop().graph, state, str(top) if top is not None else None, **how
+    )
 
 
 class TestPlans:

@@ -45,16 +45,16 @@ HARMLESS = (
 @pytest.mark.parametrize("rule", SECRETS)
 def test_a_secret_is_found_by_its_rule_and_masked(rule: str) -> None:
     data = f"first line\n{SECRETS[rule]} and more".encode()
-    assert [hit.rule for hit in secrets.find(data)] == [rule]
+    assert [hit.rule for hit in secrets.find_hits(data)] == [rule]
     masked = secrets.masked(data.decode())
     assert f"[masked: {rule}]" in masked
-    assert secrets.find(masked.encode()) == []
+    assert secrets.find_hits(masked.encode()) == []
     assert masked.startswith("first line\n")
 
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_what_only_resembles_one_is_none(text: str) -> None:
-    assert secrets.find(text.encode()) == []
+    assert secrets.find_hits(text.encode()) == []
     assert secrets.masked(text) == text
 
 
@@ -117,7 +117,7 @@ def test_a_file_with_a_secret_is_captured_and_named(plain: Store, main_checkout:
     read = plain.read(made.id)
     assert read.worktree == made.worktree
     said = {"path": "config.py", "rule": "github-pat", "line": 2, "digest": suspect.digest}
-    assert jsonable.document(read)["worktree"]["suspects"] == [said]
+    assert jsonable.to_document(read)["worktree"]["suspects"] == [said]
 
 
 def test_a_committed_secret_is_not_named_again(plain: Store, main_checkout: Checkout) -> None:

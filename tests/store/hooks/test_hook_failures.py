@@ -94,14 +94,14 @@ class TestFailures:
         (tmp_path / "post-commit").write_text("old")
         (tmp_path / "post-merge").write_text("to be removed")
         (tmp_path / "post-rewrite").mkdir()
-        files = [hook_files.read(str(tmp_path / name)) for name in HOOKS]
+        files = [hook_files.read_hook(str(tmp_path / name)) for name in HOOKS]
         new = [b"new", None, b"created", b"in the way of a directory"]
         changes = [
             FileChange(file, data, 0o755, "") for file, data in zip(files, new, strict=False)
         ]
         before = {path.name: path.lstat().st_mode for path in tmp_path.iterdir()}
         with pytest.raises(RepositoryError) as caught, ExitStack() as undo:
-            hook_files.apply(changes, undo)
+            hook_files.apply_changes(changes, undo)
         assert caught.value.message == f"cannot write {tmp_path}/post-rewrite: Is a directory"
         assert {path.name: path.lstat().st_mode for path in tmp_path.iterdir()} == before
         assert ((tmp_path / "post-commit").read_text(), (tmp_path / "post-merge").read_text()) == (

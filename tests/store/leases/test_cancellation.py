@@ -65,7 +65,7 @@ def driven_by(desk: Leases, process: subprocess.Popen[bytes], **changes: Any) ->
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write(f"{desk._files._path(lease)}\n".encode())
+    process.stdin.write(f"{desk._files._lock_path(lease)}\n".encode())
     process.stdout.readline()
     desk.swap(lease, found[0], is_ours=True)
     return lease
@@ -148,7 +148,7 @@ def test_nobody_is_signalled_but_the_process_that_took_the_lease(
 ) -> None:
     lease = driven_by(desk, start(), **changes)
     # The lease is held, whatever its document says.
-    monkeypatch.setattr(Leases, "cancel", lambda *_: (desk.current(RUN), lease))
+    monkeypatch.setattr(Leases, "cancel", lambda *_: (desk.current_oid(RUN), lease))
     monkeypatch.setattr(
         leases, "os", SimpleNamespace(**{**vars(os), "kill": lambda *_: pytest.fail("signalled")})
     )

@@ -128,7 +128,7 @@ def test_a_process_that_got_the_number_of_a_dead_one_does_not_hold_its_lease(des
 
 def left_by_a_dead_process(desk: Leases, lease: Lease) -> Path:
     """Make the unlocked lock file of the process that a lease names."""
-    path = Path(desk._files._path(lease))
+    path = Path(desk._files._lock_path(lease))
     path.touch()
     return path
 
@@ -170,9 +170,9 @@ def test_a_lease_of_another_boot_or_that_was_fetched_lasts_as_long_as_it_says(
 def test_a_lease_ends_at_the_very_instant_that_it_names(desk: Leases, clock: Clock) -> None:
     lease = elsewhere(desk, desk.acquire(RUN, "one"))
     clock.step, clock.instant = 0, instant_of(lease.expires) - 1
-    assert desk.is_held(desk.current(RUN) or "", lease)
+    assert desk.is_held(desk.current_oid(RUN) or "", lease)
     clock.instant += 1
-    assert not desk.is_held(desk.current(RUN) or "", lease)
+    assert not desk.is_held(desk.current_oid(RUN) or "", lease)
 
 
 def test_a_run_is_free_while_nobody_who_is_alive_drives_it(desk: Leases, clock: Clock) -> None:
@@ -182,13 +182,13 @@ def test_a_run_is_free_while_nobody_who_is_alive_drives_it(desk: Leases, clock: 
     with pytest.raises(LeaseHeld) as caught:
         desk.require_free(RUN)
     assert (caught.value.message, caught.value.hint) == (
-        desk.refusal(desk.current(RUN) or "", hold.lease).message,
-        desk.refusal(desk.current(RUN) or "", hold.lease).hint,
+        desk.held_error(desk.current_oid(RUN) or "", hold.lease).message,
+        desk.held_error(desk.current_oid(RUN) or "", hold.lease).hint,
     )
     far = elsewhere(desk, hold)
     with pytest.raises(LeaseHeld) as caught:
         desk.require_free(RUN)
-    assert caught.value.message == desk.refusal(desk.current(RUN) or "", far).message
+    assert caught.value.message == desk.held_error(desk.current_oid(RUN) or "", far).message
     clock.instant += leases.LENGTH
     desk.require_free(RUN)
 
@@ -200,7 +200,7 @@ class TestEndless:
         lease = replace(
             elsewhere(desk, desk.acquire(RUN, "far away")), expires="9999-12-31T23:59:59.000000Z"
         )
-        desk.swap(lease, desk.current(RUN) or "")
+        desk.swap(lease, desk.current_oid(RUN) or "")
         assert round(20 * leases.RENEWAL * SECOND) == LONGEST
         end = instant_of(lease.renewed) + LONGEST
         assert lease.end == end
@@ -220,7 +220,7 @@ class TestEndless:
             renewed=timestamp(renewed),
             expires=timestamp(renewed + 9),
         )
-        desk.swap(lease, desk.current(RUN) or "")
+        desk.swap(lease, desk.current_oid(RUN) or "")
         assert lease.is_endless(clock.instant) == bool(ahead)
         if ahead:
             assert desk.acquire(RUN, "here", take_over=True).lease.token == 2
@@ -258,7 +258,7 @@ def other(desk: Leases) -> Iterator[tuple[subprocess.Popen[str], Hold]]:
         assert process.stdout is not None
         hold = desk.acquire(RUN, "the other one")
         lease = replace(hold.lease, pid=process.pid, started=filesystem.process_start(process.pid))
-        process.stdin.write(f"{desk._files._path(lease)}\n")
+        process.stdin.write(f"{desk._files._lock_path(lease)}\n")
         assert process.stdout.readline()
         oid = desk.swap(lease, hold.update().old, is_ours=True)
         yield process, Hold(desk, oid, lease, leases.LENGTH, None, is_first=False)
@@ -364,8 +364,8 @@ def test_whoever_was_slower_is_told_who_the_faster_one_is(desk: Leases) -> None:
     found = desk.read(RUN)
     assert found is not None
     assert (caught.value.message, caught.value.hint) == (
-        desk.refusal(*found).message,
-        desk.refusal(*found).hint,
+        desk.held_error(*found).message,
+        desk.held_error(*found).hint,
     )
     assert found[1].holder == "the faster one"
 
@@ -401,8 +401,8 @@ class TestManyAtOnce:
 
     def test_somebody_is_faster_at_one_of_them(self, desk: Leases) -> None:
         class Slow(Leases):
-            def _next(self, run: str, *args: Any, **options: Any) -> Any:
-                found = super()._next(run, *args, **options)
+            def _plan_next(self, run: str, *args: Any, **options: Any) -> Any:
+                found = super()._plan_next(run, *args, **options)
                 if run == TestManyAtOnce.RUNS[-1] and desk.read(TestManyAtOnce.RUNS[1]) is None:
                     desk.acquire(TestManyAtOnce.RUNS[1], "the faster one")
                 return found
@@ -456,7 +456,7 @@ def test_whoever_s_lease_was_removed_is_told_so(
     hold = desk.acquire(RUN, "one")
     monkeypatch.setenv("CKPT_RUN", RUN)
     monkeypatch.setenv("CKPT_LEASE", "1")
-    bound = desk.bound(RUN)
+    bound = desk.bind_to_token(RUN)
     assert bound is not None
     bound.check()
     remove(plain)
@@ -562,7 +562,7 @@ def test_a_holder_on_another_machine_is_asked_to_stop_while_its_lease_lasts(
     desk: Leases, clock: Clock
 ) -> None:
     far = elsewhere(desk, desk.acquire(RUN, "far away"))
-    desk_oid = desk.current(RUN)
+    desk_oid = desk.current_oid(RUN)
     assert desk.cancel(RUN) == (desk_oid, far)
     found = desk.read(RUN)
     assert found is not None
@@ -607,7 +607,7 @@ def test_a_token_that_is_none_binds_nobody(
     monkeypatch.delenv("CKPT_LEASE", raising=False)
     if token is not None:
         monkeypatch.setenv("CKPT_LEASE", token)
-    assert desk.bound(RUN) is None
+    assert desk.bind_to_token(RUN) is None
 
 
 @pytest.mark.parametrize("kind", ["a commit", "nothing"])
@@ -635,10 +635,10 @@ def test_writers_that_a_driver_started_are_bound_to_its_lease(
     first = plain.record("run-started", {}, start="Add login!")
     run = str(first.run)
     hold = desk.acquire(run, "one")
-    assert inside(plain).leases.bound(run) is None
+    assert inside(plain).leases.bind_to_token(run) is None
     monkeypatch.setenv("CKPT_RUN", run)
     monkeypatch.setenv("CKPT_LEASE", str(hold.lease.token))
-    assert inside(plain).leases.bound(ANOTHER_RUN) is None
+    assert inside(plain).leases.bind_to_token(ANOTHER_RUN) is None
     assert plain.record("manual-complete", run=run).sequence == 2
     hold.release()
     desk.acquire(run, "two")

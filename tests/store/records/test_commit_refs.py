@@ -131,7 +131,7 @@ class TestALine:
         plain.record("two-complete")
         assert len(kept(main_checkout)) == 2
         age(main_checkout)
-        inside(plain).remover().settle()
+        inside(plain).remover().update_keep_refs()
         assert kept(main_checkout) == {commit: commit}
 
     def test_of_sha256(self, make_checkout: Callable[..., Checkout], make_store: MakeStore) -> None:
@@ -172,7 +172,7 @@ class TestALine:
         plain.record("two-complete")
         main_checkout.git("branch", "-D", "main")
         assert set(kept(main_checkout)) == {first, commit}
-        inside(plain).remover().settle()
+        inside(plain).remover().update_keep_refs()
         assert set(kept(main_checkout)) == {first, commit}
 
     def test_a_pipe_in_the_place_of_its_ref_is_named(
@@ -289,7 +289,7 @@ class TestARecord:
         age(main_checkout)
         plain.write_notes()
         assert plain.verify().findings == []
-        inside(plain).remover().settle()
+        inside(plain).remover().update_keep_refs()
         assert kept(main_checkout) == {commit: commit}
 
 
@@ -344,11 +344,11 @@ class TestARemoval:
         age(main_checkout)
         lock = main_checkout.path / ".git" / f"refs/keep/ckpt/{commits[1]}.lock"
         lock.touch()
-        inside(plain).remover().settle()
+        inside(plain).remover().update_keep_refs()
         assert list(kept(main_checkout)) == [commits[1]]
         assert lock.exists()
         lock.unlink()
-        inside(plain).remover().settle()
+        inside(plain).remover().update_keep_refs()
         assert kept(main_checkout) == {}
 
     def test_restores_what_a_checkpoint_needs_that_came_meanwhile(
@@ -366,7 +366,7 @@ class TestARemoval:
                 return set()
             return {commit}  # whose checkpoint was recorded after the first look
 
-        commit_refs.settle(inside(plain).repository, inside(plain).refs.update, needed)
+        commit_refs.update_refs(inside(plain).repository, inside(plain).refs.update, needed)
         assert looks == 2
         assert kept(main_checkout) == {commit: commit}
 
@@ -425,13 +425,13 @@ def test_a_thousand_commits_with_twenty_amends_have_one_and_twenty(
             store.record("amended-complete")
         assert main_checkout.git("rev-list", "--count", "main") == "1001"
         age(main_checkout)
-        inside(store).remover().settle()
+        inside(store).remover().update_keep_refs()
         assert len(kept(main_checkout)) == 21
         assert len(linked(main_checkout)) > 100
         assert lost(main_checkout) == set()
         assert redundant(main_checkout) == set()
         before = kept(main_checkout)
-        inside(store).remover().settle()
+        inside(store).remover().update_keep_refs()
         assert kept(main_checkout) == before
 
 
@@ -528,7 +528,7 @@ class Work:
             store.expire(
                 Policy(older_than=0, keep_last=self.random.randrange(3, 8), everything=True)
             )
-            inside(store).remover().settle()
+            inside(store).remover().update_keep_refs()
 
     def do_verify(self) -> None:
         with self.store() as store:
@@ -536,7 +536,7 @@ class Work:
 
     def do_settle(self) -> None:
         with self.store() as store:
-            inside(store).remover().settle()
+            inside(store).remover().update_keep_refs()
 
     def do_age(self) -> None:
         age(self.checkout)
@@ -573,7 +573,7 @@ class TestSettled:
 
     def settle(self, store: Store, checkout: Checkout) -> None:
         age(checkout)
-        inside(store).remover().settle()
+        inside(store).remover().update_keep_refs()
         assert lost(checkout) == redundant(checkout) == set()
 
     def test_where_nothing_has_changed(self, plain: Store, main_checkout: Checkout) -> None:
@@ -647,7 +647,7 @@ class TestSettled:
                 ref_names, "write_lock", lambda *_: contextlib.nullcontext(enter_result=False)
             )
             age(main_checkout)
-            inside(plain).remover().settle()
+            inside(plain).remover().update_keep_refs()
         assert made == [head]
         assert lost(main_checkout) == set()
         self.settle(plain, main_checkout)
@@ -684,7 +684,7 @@ def test_no_linked_commit_is_ever_lost(
         assert main_checkout.git("cat-file", "-t", commit) == "commit", done
     age(main_checkout)
     with work.store() as store:
-        inside(store).remover().settle()
+        inside(store).remover().update_keep_refs()
         assert redundant(main_checkout) == set(), done
         assert lost(main_checkout) == set(), done
         age(main_checkout)

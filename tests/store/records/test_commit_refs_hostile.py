@@ -47,10 +47,10 @@ class TestNamesOfOthers:
         age(main_checkout)
         seen: list[list[Update]] = []
         monkeypatch.setattr(inside(plain).refs, "update", seen.append)
-        inside(plain).remover().settle()
+        inside(plain).remover().update_keep_refs()
         assert seen == []
         monkeypatch.undo()
-        assert sweep.sweep(inside(plain).repository, inside(plain).refs) == [
+        assert sweep.sweep_refs(inside(plain).repository, inside(plain).refs) == [
             f"refs/keep/ckpt/{'0' * 64}"
         ]
         assert kept(main_checkout) == {commit: commit}
@@ -62,7 +62,7 @@ class TestNamesOfOthers:
         main_checkout.git("branch", "work")
         main_checkout.git("symbolic-ref", "refs/keep/ckpt/mine", "refs/heads/work")
         age(main_checkout)
-        sweep.sweep(inside(plain).repository, inside(plain).refs)
+        sweep.sweep_refs(inside(plain).repository, inside(plain).refs)
         assert kept(main_checkout) == {commit: commit}
         assert set(main_checkout.refs("refs/heads")) == {"refs/heads/main", "refs/heads/work"}
 
@@ -85,7 +85,7 @@ class TestNamesOfOthers:
         main_checkout.git("checkout", "--quiet", "--orphan", "other")
         main_checkout.commit()
         main_checkout.git("branch", "-D", "main")
-        inside(plain).remover().settle()
+        inside(plain).remover().update_keep_refs()
         assert kept(main_checkout) == {commit: commit}
         collect(main_checkout)
         assert gone(main_checkout) == set()
@@ -104,9 +104,9 @@ class TestNamesOfOthers:
         assert set(kept(main_checkout)) == {f"{commit}/x"}
         if not packed:
             os.utime(main_checkout.path / ".git" / foreign, (0, 0))
-        sweep.sweep(inside(plain).repository, inside(plain).refs)
+        sweep.sweep_refs(inside(plain).repository, inside(plain).refs)
         age(main_checkout)
-        inside(plain).remover().settle()
+        inside(plain).remover().update_keep_refs()
         assert kept(main_checkout) == {commit: commit}
 
     def test_a_foreign_ref_below_a_missing_keep_ref_does_not_stop_settling(
@@ -117,12 +117,12 @@ class TestNamesOfOthers:
         main_checkout.git("update-ref", f"refs/keep/ckpt/{commit}/x", "HEAD")
         age(main_checkout)
         for _ in range(2):
-            inside(plain).remover().settle()
+            inside(plain).remover().update_keep_refs()
             assert set(kept(main_checkout)) == {f"{commit}/x"}
         other = main_checkout.commit()
         plain.record("two-complete")
         age(main_checkout)
-        inside(plain).remover().settle()
+        inside(plain).remover().update_keep_refs()
         assert set(kept(main_checkout)) == {f"{commit}/x", other}
 
     def test_a_ref_below_the_name_is_cleared_before_the_right_one_is_made(
@@ -173,7 +173,7 @@ class TestNamesOfOthers:
         assert finding.sentence.startswith("is a symbolic ref: if refs/heads/main moves, ")
         if what == "settle":
             age(main_checkout)
-            inside(plain).remover().settle()
+            inside(plain).remover().update_keep_refs()
         elif what == "record":
             plain.record("two-complete")
         else:

@@ -23,7 +23,7 @@ def drafted(
     state: dict[str, Any] | None = None, **details: Any
 ) -> tuple[Checkpoint, dict[str, Any], dict[str, Any] | None]:
     given: Any = details
-    return draft.draft(
+    return draft.make_checkpoint(
         "plan",
         state,
         given,
@@ -38,7 +38,7 @@ def refused(phase: Any, details: dict[str, Any], **others: Any) -> tuple[str, st
     """Return message and hint."""
     given: Any = details
     with pytest.raises(UsageError) as caught:
-        draft.require_call(phase, given, **others)
+        draft.require_valid_arguments(phase, given, **others)
     return caught.value.message, caught.value.hint
 
 
@@ -94,7 +94,7 @@ class TestCalls:
     )
     def test_what_may_be_said(self, details: dict[str, Any], others: dict[str, Any]) -> None:
         given: Any = details
-        draft.require_call("plan", given, **others)
+        draft.require_valid_arguments("plan", given, **others)
 
     @pytest.mark.parametrize(
         ("details", "others", "message"),
@@ -186,7 +186,7 @@ class TestDrafts:
             branch="main",
             trigger="manual",
         )
-        assert (fields, state) == (codec.fields(checkpoint), None)
+        assert (fields, state) == (codec.document_fields(checkpoint), None)
 
     def test_of_all_that_may_be_said(self) -> None:
         details: dict[str, Any] = {
@@ -202,7 +202,7 @@ class TestDrafts:
         }
         files = Worktree(dirty=True, tree=TREE)
         given: Any = details | {"errors": ["a", "b"]}
-        made = draft.draft(
+        made = draft.make_checkpoint(
             "plan-failed",
             {"n": 1},
             given,
@@ -221,7 +221,7 @@ class TestDrafts:
             worktree=files,
             **details,
         )
-        assert made == (expected, codec.fields(expected), {"n": 1})
+        assert made == (expected, codec.document_fields(expected), {"n": 1})
 
     def test_an_empty_message_is_none(self) -> None:
         assert drafted(message="")[0].message is None
@@ -268,17 +268,17 @@ class TestRecorded:
     """The recorded checkpoint has its place, and tables that the run carried on."""
 
     def fields(self, checkpoint: Checkpoint, **more: Any) -> dict[str, Any]:
-        return codec.fields(checkpoint) | more
+        return codec.document_fields(checkpoint) | more
 
     def test_outside_of_runs(self) -> None:
         checkpoint = drafted()[0]
         fields = self.fields(checkpoint)
         del fields["parent"], fields["sequence"]
-        assert draft.recorded(checkpoint, fields, None) == checkpoint
+        assert draft.complete_checkpoint(checkpoint, fields, None) == checkpoint
 
     def test_its_place_and_its_state(self) -> None:
         checkpoint = drafted(run=RUN)[0]
-        made = draft.recorded(
+        made = draft.complete_checkpoint(
             checkpoint, self.fields(checkpoint, run=RUN, parent=TWO, sequence=7), {"n": 1}
         )
         assert made == replace(checkpoint, run=RUN, parent=TWO, sequence=7, state={"n": 1})
@@ -289,7 +289,7 @@ class TestRecorded:
             "pipeline": {"name": "ci", "phases": ["a"], "completed": {"a": ONE}},
             "attempt": {"phase": "a", "number": 2},
         }
-        made = draft.recorded(
+        made = draft.complete_checkpoint(
             checkpoint, self.fields(checkpoint, parent=TWO, sequence=7, **tables), {}
         )
         pipeline, attempt = Pipeline("ci", ("a",), {"a": ONE}), Attempt("a", 2)
@@ -303,11 +303,11 @@ class TestRecorded:
         fields = self.fields(checkpoint) | {
             "pipeline": {"name": "ci", "phases": ["a"], "completed": {"a": ONE}}
         }
-        assert draft.recorded(checkpoint, fields, {}) == replace(
+        assert draft.complete_checkpoint(checkpoint, fields, {}) == replace(
             checkpoint, pipeline=replace(pipeline, completed={"a": ONE})
         )
         del fields["pipeline"]["completed"]
-        assert draft.recorded(checkpoint, fields, {}) == replace(
+        assert draft.complete_checkpoint(checkpoint, fields, {}) == replace(
             checkpoint, pipeline=replace(pipeline, completed={})
         )
 
@@ -334,13 +334,20 @@ class TestChanging:
             lambda state: {"n": state["n"] + 1},
             lambda state: Progress(tasks_completed=state["n"]) if state["n"] < 9 else None,
         )
-        assert fields == codec.fields(checkpoint) | {"progress": None}
+        assert fields == codec.document_fields(checkpoint) | {"progress": None}
         changing({"n": 1})
         done = replace(checkpoint, progress=Progress(tasks_completed=2))
-        assert (changing.checkpoint, fields, changing.state) == (done, codec.fields(done), {"n": 2})
+        assert (changing.checkpoint, fields, changing.state) == (
+            done,
+            codec.document_fields(done),
+            {"n": 2},
+        )
         changing({"n": 8})
         none = replace(checkpoint, progress=None)
-        assert (changing.checkpoint, fields) == (none, codec.fields(none) | {"progress": None})
+        assert (changing.checkpoint, fields) == (
+            none,
+            codec.document_fields(none) | {"progress": None},
+        )
 
     def test_a_state_that_is_no_map_is_refused(self) -> None:
         checkpoint, fields, _ = drafted()

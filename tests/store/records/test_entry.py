@@ -106,7 +106,7 @@ class TestRows:
     """A row has ids and oids as bytes, and no timestamp that repeats the time."""
 
     def test_of_next_to_nothing(self) -> None:
-        row = dict(zip(module.COLUMNS, module.row(PLAIN, OID), strict=True))
+        row = dict(zip(module.COLUMNS, module.to_row(PLAIN, OID), strict=True))
         expected = {name: getattr(CheckpointInfo.of(PLAIN, OID), name) for name in module.FIELDS}
         id_ = bytes.fromhex(ONE.replace("-", ""))
         assert row == expected | {
@@ -125,23 +125,24 @@ class TestRows:
         ids=["plain", "whole", "unborn"],
     )
     def test_there_and_back(self, checkpoint: Checkpoint) -> None:
-        row = module.row(checkpoint, OID)
+        row = module.to_row(checkpoint, OID)
         stored = [
             int(each) if isinstance(each, bool) else each for each in row[: len(module.FIELDS)]
         ]  # as SQLite returns it
-        made = module.of_row(stored)
+        made = module.from_row(stored)
         assert made == CheckpointInfo.of(checkpoint, OID)
         assert type(made.examined) is bool
 
     def test_an_unusual_timestamp_is_kept(self) -> None:
         assert (
-            module.row(WHOLE, OID)[module.FIELDS.index("timestamp")] == "2027-01-15T09:00:00+01:00"
+            module.to_row(WHOLE, OID)[module.FIELDS.index("timestamp")]
+            == "2027-01-15T09:00:00+01:00"
         )
 
     def test_the_bytes_of_an_id(self) -> None:
-        assert module.id_bytes(ONE) == bytes.fromhex(ONE.replace("-", ""))
+        assert module.to_id_bytes(ONE) == bytes.fromhex(ONE.replace("-", ""))
         assert [
-            module.id_bytes(text) for text in ("", ONE[:-1], ONE + "0", "x", nth(10).upper())
+            module.to_id_bytes(text) for text in ("", ONE[:-1], ONE + "0", "x", nth(10).upper())
         ] == [None] * 5
 
 
@@ -187,7 +188,7 @@ class TestConditions:
         ],
     )
     def test_of_one_criterion(self, query: Query, clause: str, values: list[Any]) -> None:
-        assert module.condition(query) == (clause, values)
+        assert module.build_condition(query) == (clause, values)
 
     def test_of_all(self) -> None:
         query = Query(
@@ -234,7 +235,7 @@ class TestConditions:
             f'["{ONE}"]',
             f'["{RUN}"]',
         ]
-        assert module.condition(query) == (f" WHERE {' AND '.join(parts)}", values)
+        assert module.build_condition(query) == (f" WHERE {' AND '.join(parts)}", values)
 
 
 class TestQueries:
@@ -314,7 +315,7 @@ class TestWhatTellsOfARun:
             connection.execute("DELETE FROM entry")
             connection.execute(
                 f"INSERT INTO entry VALUES ({', '.join('?' * len(module.COLUMNS))})",
-                module.row(checkpoint, OID),
+                module.to_row(checkpoint, OID),
             )
             [row] = connection.execute(module.RUNS).fetchall()
             found: tuple[Any, ...] = row
@@ -325,7 +326,7 @@ class TestWhatTellsOfARun:
 
     def test_who_drove_it(self) -> None:
         found = {
-            trigger: module.is_driven(CheckpointInfo.of(of(trigger, "plan-complete"), OID))
+            trigger: module.is_made_by_driver(CheckpointInfo.of(of(trigger, "plan-complete"), OID))
             for trigger in TRIGGERS
         }
         assert [trigger for trigger, is_driven in found.items() if is_driven] == [
@@ -361,7 +362,7 @@ class TestWhatTellsOfARun:
     def test_both_say_the_same(self, rows: Any, trigger: str, phase: str) -> None:
         checkpoint = of(trigger, phase)
         entry = CheckpointInfo.of(checkpoint, OID)
-        is_driven = module.is_driven(entry)
+        is_driven = module.is_made_by_driver(entry)
         is_told = module.reports_status(entry) and (not is_driven or phase.startswith("run-"))
         assert rows(checkpoint) == (
             *(RUN, TIME, bytes.fromhex(ONE.replace("-", "")), OID, None, phase),

@@ -121,7 +121,7 @@ class TestMovedUp:
     ) -> None:
         heads = inside(plain).heads
         with pytest.raises(NotFoundError) as caught:
-            heads.catch_up(RUN)
+            heads.move_up_and_read(RUN)
         assert (caught.value.message, caught.value.hint) == (
             f"no run {RUN}",
             "list the runs: git ckpt runs",
@@ -182,7 +182,7 @@ class TestInvalid:
     @pytest.mark.parametrize("found", [None, ("tree", b""), ("commit", b"tree 0\n")])
     def test_what_is_no_blob(self, found: tuple[str, bytes] | None) -> None:
         with pytest.raises(InvalidCheckpoint) as caught:
-            ref_names.run_head(found, HEAD)
+            ref_names.parse_run_head(found, HEAD)
         said = caught.value
         assert (said.ref, said.field, said.problem, said.hint) == (
             HEAD,
@@ -196,7 +196,7 @@ class TestInvalid:
         text = main_checkout.blobs(plain.list()[0].oid)[0]
         assert codec.decode(text, HEAD).sequence is None
         with pytest.raises(InvalidCheckpoint) as caught:
-            ref_names.run_head(("blob", text), HEAD)
+            ref_names.parse_run_head(("blob", text), HEAD)
         said = caught.value
         assert (said.ref, said.field, said.problem, said.hint) == (
             HEAD,
@@ -207,7 +207,7 @@ class TestInvalid:
 
     def test_a_document_that_cannot_be_read(self) -> None:
         with pytest.raises(InvalidCheckpoint, match=f"^{HEAD}: "):
-            ref_names.run_head(("blob", b"\0"), HEAD)
+            ref_names.parse_run_head(("blob", b"\0"), HEAD)
 
     def test_it_is_not_moved(
         self, make_store: MakeStore, main_checkout: Checkout, chain: list[str]

@@ -39,7 +39,7 @@ def runs(plain: Store, main_checkout: Checkout) -> Runs:
     repository = inside(plain).repository
     made = {entry.id: entry.oid for entry in plain.list()}
     ours, others = ([made[nth(number)] for number in numbers] for numbers in ((1, 3), (2, 4)))
-    local_checkpoints.forget(repository, OTHER)
+    local_checkpoints.forget_run(repository, OTHER)
     return Runs(ours, fetch(main_checkout, ours[1], 3), others)
 
 
@@ -63,21 +63,23 @@ class TestWritten:
 
     def test_of_ours_those_alone_newest_first(self, plain: Store, runs: Runs) -> None:
         store = inside(plain)
-        assert oids(module.chain(store.index, store.repository, RUN)) == [
+        assert oids(module.list_checkpoints(store.index, store.repository, RUN)) == [
             runs.ours[1],
             runs.ours[0],
         ]
 
     def test_of_others_all(self, plain: Store, runs: Runs) -> None:
         store = inside(plain)
-        assert oids(module.chain(store.index, store.repository, OTHER)) == [
+        assert oids(module.list_checkpoints(store.index, store.repository, OTHER)) == [
             runs.others[1],
             runs.others[0],
         ]
 
     def test_of_none_nothing(self, plain: Store, runs: Runs) -> None:
         store = inside(plain)
-        assert module.chain(store.index, store.repository, "20270115-080009-nobody") == []
+        assert (
+            module.list_checkpoints(store.index, store.repository, "20270115-080009-nobody") == []
+        )
 
 
 class TestNewest:
@@ -87,7 +89,7 @@ class TestNewest:
     def test_is_the_first_of_what_was_written(self, plain: Store, runs: Runs, run: str) -> None:
         store = inside(plain)
         newest = {RUN: runs.ours[1], OTHER: runs.others[1]}.get(run)
-        found = module.newest(store.index, store.repository, run)
+        found = module.find_newest(store.index, store.repository, run)
         assert (found and found.oid) == newest
 
     def test_where_it_is_ours_one_row_is_enough(
@@ -104,34 +106,34 @@ class TestNewest:
             return select(query)
 
         monkeypatch.setattr(index, "select", noted)
-        found = module.newest(index, store.repository, RUN)
+        found = module.find_newest(index, store.repository, RUN)
         assert (found and found.oid, asked) == (runs.ours[1], [Query(run=RUN, limit=1)])
 
     def test_of_several_in_one_go(self, plain: Store, runs: Runs) -> None:
         store = inside(plain)
-        found = module.newest_of(
+        found = module.find_newest_by_run(
             store.index, store.repository, {OTHER, RUN, "20270115-080009-nobody"}
         )
         assert {run: entry.oid for run, entry in found.items()} == {
             RUN: runs.ours[1],
             OTHER: runs.others[1],
         }
-        assert module.newest_of(store.index, store.repository, ()) == {}
+        assert module.find_newest_by_run(store.index, store.repository, ()) == {}
 
     def test_of_several_only_those_that_are_asked_for(self, plain: Store, runs: Runs) -> None:
         store = inside(plain)
-        assert list(module.newest_of(store.index, store.repository, [OTHER])) == [OTHER]
+        assert list(module.find_newest_by_run(store.index, store.repository, [OTHER])) == [OTHER]
 
 
 class TestRead:
     def test_document_and_checkpoint(self, plain: Store, runs: Runs) -> None:
         heads = inside(plain).heads
-        oid, checkpoint = heads.head(RUN)
+        oid, checkpoint = heads.read_head(RUN)
         assert (oid, checkpoint.id, heads.read(RUN)) == (runs.ours[1], nth(3), checkpoint)
 
     def test_of_none(self, plain: Store, runs: Runs) -> None:
         with pytest.raises(NotFoundError) as caught:
-            inside(plain).heads.head("20270115-080009-nobody")
+            inside(plain).heads.read_head("20270115-080009-nobody")
         said = caught.value
         assert (said.message, said.hint) == (
             "no run 20270115-080009-nobody",
@@ -140,9 +142,9 @@ class TestRead:
 
     def test_whose_it_is(self, plain: Store, main_checkout: Checkout, runs: Runs) -> None:
         heads = inside(plain).heads
-        found = [heads.is_ours(run) for run in (RUN, OTHER, "20270115-080009-nobody", "../runs")]
+        found = [heads.is_local(run) for run in (RUN, OTHER, "20270115-080009-nobody", "../runs")]
         main_checkout.git("update-ref", HEAD, runs.fetched)
-        assert [*found, heads.is_ours(RUN)] == [True, False, False, False, False]
+        assert [*found, heads.is_local(RUN)] == [True, False, False, False, False]
 
     def test_what_is_no_run_id_is_not_asked_of_git(
         self, make_store: MakeStore, main_checkout: Checkout, runs: Runs
@@ -154,7 +156,7 @@ class TestRead:
         """
         main_checkout.git("pack-refs", "--all")
         heads = inside(make_store(main_checkout)).heads
-        assert [heads.is_ours(run) for run in ("x\ninfo HEAD", RUN)] == [False, True]
+        assert [heads.is_local(run) for run in ("x\ninfo HEAD", RUN)] == [False, True]
 
 
 class TestMovedUp:

@@ -333,6 +333,6 @@ def test_rows_are_made_anew_where_the_reader_is_another_one(plain: Store) -> Non
         git_sha="",
         trigger="post-commit",
     )
-    rows = [entry.row(one, "4" * 40) for one in (rich, plainest)]
+    rows = [entry.to_row(one, "4" * 40) for one in (rich, plainest)]
     found = hashlib.blake2b(repr(rows).encode(), digest_size=8).hexdigest()
     assert (index._READER, found) == (1, "bcefb0aa99db7308")

@@ -257,7 +257,7 @@ class TestReading:
     UPGRADE = "upgrade gitckpt: pip install -U gitckpt"
 
     def test_what_is_written_is_read(self) -> None:
-        assert keys.run_in(("blob", keys.render(KEY, RUN)), REF) == RUN
+        assert keys.parse_run(("blob", keys.render_document(KEY, RUN)), REF) == RUN
 
     @pytest.mark.parametrize(
         ("found", "field", "problem", "hint"),
@@ -327,12 +327,12 @@ class TestReading:
         self, found: tuple[str, bytes] | None, field: str, problem: str, hint: str
     ) -> None:
         with pytest.raises(InvalidCheckpoint) as caught:
-            keys.run_in(found, REF)
+            keys.parse_run(found, REF)
         said = caught.value
         assert (said.ref, said.field, said.problem, said.hint) == (REF, field, problem, hint)
 
     def test_an_older_version_is_one(self) -> None:
-        assert keys.run_in(("blob", self.TEXT.replace("1", "0", 1).encode()), REF) == RUN
+        assert keys.parse_run(("blob", self.TEXT.replace("1", "0", 1).encode()), REF) == RUN
 
     @pytest.mark.parametrize(
         ("key", "message", "hint"),
@@ -356,7 +356,7 @@ class TestReading:
     )
     def test_what_cannot_be_one_says_why(self, key: str, message: str, hint: str) -> None:
         with pytest.raises(UsageError) as caught:
-            keys.ref_of(key)
+            keys.name_ref(key)
         assert (caught.value.message, caught.value.hint) == (message, hint)
 
 
@@ -367,34 +367,34 @@ def written(updates: list[Update]) -> list[tuple[str, str, str | None]]:
 class TestClaim:
     """A claim adds the updates that give a key to a run."""
 
-    def claim(self, store: Store, there: Collection[str] = ()) -> keys.Claim:
+    def claim(self, store: Store, there: Collection[str] = ()) -> keys.KeyClaim:
         inner = inside(store)
-        return keys.Claim(KEY, inner.refs, inner.objects, "sha1", there.__contains__)
+        return keys.KeyClaim(KEY, inner.refs, inner.objects, "sha1", there.__contains__)
 
     def test_of_one_that_nobody_has_had(self, plain: Store, main_checkout: Checkout) -> None:
         claim = self.claim(plain, [RUN])
         assert (claim.read(), claim.run()) == (None, None)
         claim.require_free()
         [(ref, new, old)] = written(claim.updates(RUN))
-        assert (ref, old, main_checkout.blobs(new)) == (REF, "", [keys.render(KEY, RUN)])
+        assert (ref, old, main_checkout.blobs(new)) == (REF, "", [keys.render_document(KEY, RUN)])
 
     def test_of_one_whose_run_never_began(self, plain: Store, main_checkout: Checkout) -> None:
-        put(main_checkout, keys.render(KEY, GONE).decode())
+        put(main_checkout, keys.render_document(KEY, GONE).decode())
         held = main_checkout.refs(REF)[REF]
         claim = self.claim(plain, [RUN])
         assert (claim.read(), claim.run()) == ((GONE, held), None)
         claim.require_free()
         absent, (ref, new, old) = written(claim.updates(RUN))
         assert absent == (f"refs/ckpt/runs/{GONE}", "", "")
-        assert (ref, old, main_checkout.blobs(new)) == (REF, held, [keys.render(KEY, RUN)])
+        assert (ref, old, main_checkout.blobs(new)) == (REF, held, [keys.render_document(KEY, RUN)])
 
     def test_of_one_that_names_the_run_itself(self, plain: Store, main_checkout: Checkout) -> None:
-        put(main_checkout, keys.render(KEY, RUN).decode())
+        put(main_checkout, keys.render_document(KEY, RUN).decode())
         held = main_checkout.refs(REF)[REF]
         assert written(self.claim(plain).updates(RUN)) == [(REF, held, held)]
 
     def test_of_one_that_a_run_has(self, plain: Store, main_checkout: Checkout) -> None:
-        put(main_checkout, keys.render(KEY, GONE).decode())
+        put(main_checkout, keys.render_document(KEY, GONE).decode())
         claim = self.claim(plain, [GONE])
         assert claim.run() == GONE
         for call in (claim.require_free, lambda: claim.updates(RUN)):
@@ -414,7 +414,7 @@ class TestOfRunsThatGo:
         refs = {}
         for key, run in (("one", RUN), ("other", GONE)):
             refs[run] = f"refs/ckpt/keys/{hashlib.sha256(key.encode()).hexdigest()}"
-            put(checkout, keys.render(key, run).decode(), refs[run])
+            put(checkout, keys.render_document(key, run).decode(), refs[run])
         put(checkout, "no key", "refs/ckpt/keys/8")
         checkout.git("update-ref", os.fsdecode(b"refs/ckpt/keys/\xe9"), "HEAD")
         checkout.git("update-ref", "refs/ckpt/keys-of-others/x", "HEAD")
@@ -425,15 +425,15 @@ class TestOfRunsThatGo:
         oids = main_checkout.refs("refs/ckpt/keys")
         inner = inside(plain)
         assert written(
-            keys.of_runs(inner.refs, inner.objects, [RUN, "20270101-000000-without"])
+            keys.list_deletions(inner.refs, inner.objects, [RUN, "20270101-000000-without"])
         ) == [(refs[RUN], "", oids[refs[RUN]])]
-        assert keys.of_runs(inner.refs, inner.objects, []) == []
+        assert keys.list_deletions(inner.refs, inner.objects, []) == []
 
     def test_those_without_a_run_are_forgotten(self, plain: Store, main_checkout: Checkout) -> None:
         refs = self.everything(main_checkout)
         before = main_checkout.refs()
         inner = inside(plain)
-        keys.forget_orphans(inner.refs, inner.objects, lambda: [RUN])
+        keys.delete_orphans(inner.refs, inner.objects, lambda: [RUN])
         assert main_checkout.refs() == {
             ref: oid for ref, oid in before.items() if ref != refs[GONE]
         }
@@ -444,14 +444,14 @@ class TestOfRunsThatGo:
         refs = self.everything(main_checkout)
         main_checkout.git("update-ref", f"refs/ckpt/runs/{min(refs, key=refs.__getitem__)}", "HEAD")
         inner = inside(plain)
-        keys.forget_orphans(inner.refs, inner.objects, list)
+        keys.delete_orphans(inner.refs, inner.objects, list)
         assert set(main_checkout.refs("refs/ckpt/keys")) & set(refs.values()) == {
             min(refs.values())
         }
 
     def test_nobody_asks_for_the_runs_where_there_are_no_keys(self, plain: Store) -> None:
         inner = inside(plain)
-        keys.forget_orphans(
+        keys.delete_orphans(
             inner.refs, inner.objects, lambda: pytest.fail("the runs were asked for")
         )
 

@@ -10,25 +10,25 @@ from gitckpt.store.records import keys
 from tests.store.conftest import RUN
 
 KEY = "nightly"
-REF = keys.ref_of(KEY)
+REF = keys.name_ref(KEY)
 CURE = f"see the document: git cat-file -p {REF}; delete the key: git update-ref -d {REF}"
 
 
 def refused(data: bytes) -> tuple[str, str, str, str | None]:
     """Return ref, field, problem and hint."""
     with pytest.raises(InvalidCheckpoint) as caught:
-        keys.run_in(("blob", data), REF)
+        keys.parse_run(("blob", data), REF)
     said = caught.value
     return said.ref, said.field, said.problem, said.hint
 
 
 class TestWhatCosts:
-    TEXT = keys.render(KEY, RUN).decode()
+    TEXT = keys.render_document(KEY, RUN).decode()
 
     def test_as_many_bytes_as_a_record_may_have_are_read(self) -> None:
         comment = "# "
         text = self.TEXT + comment.ljust(budget.RECORD.size - len(self.TEXT), "x")
-        assert (len(text), keys.run_in(("blob", text.encode()), REF)) == (65_536, RUN)
+        assert (len(text), keys.parse_run(("blob", text.encode()), REF)) == (65_536, RUN)
 
     def test_one_more_is_too_many(self) -> None:
         text = self.TEXT.ljust(budget.RECORD.size + 1)

@@ -37,7 +37,7 @@ def connection() -> Iterator[sqlite3.Connection]:
 
 def put(connection: sqlite3.Connection, one: Checkpoint) -> None:
     index.delete_rows(connection, [ids.to_bytes(one.id)])
-    index.insert(connection, [entry.row(one, "4" * 40)], [])
+    index.insert(connection, [entry.to_row(one, "4" * 40)], [])
     if one.run is not None and one.sequence is not None:
         index.mark_unranked(connection, {one.run: one.sequence})
 
@@ -78,7 +78,7 @@ def test_however_runs_change(connection: sqlite3.Connection, seed: int) -> None:
             stamp = timestamp(START + chance.randrange(9))
             there[name] = replace(ONE, id=name, run=run, sequence=sequence, timestamp=stamp)
             put(connection, there[name])
-        index.rank(connection)
+        index.update_ranks(connection)
         assert ranks(connection) == expected(there)
 
 
@@ -89,11 +89,11 @@ def test_only_what_follows_is_ranked_anew(connection: sqlite3.Connection) -> Non
     ]
     for one in many:
         put(connection, one)
-    index.rank(connection)
+    index.update_ranks(connection)
     assert set(ranks(connection).values()) == {START - 1}
     connection.execute("UPDATE entry SET rank = 7 WHERE sequence = 2")
     put(connection, replace(ONE, id=nth(6), sequence=6, timestamp=timestamp(START - 6)))
-    index.rank(connection)
+    index.update_ranks(connection)
     assert [rank for _, rank in sorted(ranks(connection).items())] == [
         START - 1,
         7,
@@ -107,8 +107,8 @@ def test_from_one_run_to_another(connection: sqlite3.Connection) -> None:
     next_one = replace(ONE, id=nth(2), sequence=2)
     for one in (late, next_one):
         put(connection, one)
-    index.rank(connection)
+    index.update_ranks(connection)
     assert ranks(connection)[nth(2)] == START + 50
     put(connection, replace(late, run=RUNS[1]))
-    index.rank(connection)
+    index.update_ranks(connection)
     assert ranks(connection) == {nth(1): START + 50, nth(2): START}

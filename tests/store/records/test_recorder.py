@@ -111,19 +111,21 @@ class TestWhatItBeginsWith:
 
     def test_in_order(self, plain: Store, main_checkout: Checkout) -> None:
         store = inside(plain)
-        claim = keys.Claim("nightly", store.refs, store.objects, "sha1", lambda run: False)
+        claim = keys.KeyClaim("nightly", store.refs, store.objects, "sha1", lambda run: False)
         fields = {"run": RUN, "pipeline": None, "attempt": None}
-        fences = Proposal(fields, {}, guard=Fence(), claim=claim).first_updates()
+        fences = Proposal(fields, {}, guard=Fence(), claim=claim).list_guard_updates()
         assert [(each.ref, each.old) for each in fences] == [
             (FENCE, ""),
-            (keys.ref_of("nightly"), ""),
+            (keys.name_ref("nightly"), ""),
         ]
-        assert main_checkout.blobs(fences[1].new) == [keys.render("nightly", RUN)]
-        assert [each.ref for each in Proposal(fields, {}, guard=Fence()).first_updates()] == [FENCE]
-        assert [each.ref for each in Proposal(fields, {}, claim=claim).first_updates()] == [
-            keys.ref_of("nightly")
+        assert main_checkout.blobs(fences[1].new) == [keys.render_document("nightly", RUN)]
+        assert [each.ref for each in Proposal(fields, {}, guard=Fence()).list_guard_updates()] == [
+            FENCE
         ]
-        assert Proposal(fields, {}).first_updates() == []
+        assert [each.ref for each in Proposal(fields, {}, claim=claim).list_guard_updates()] == [
+            keys.name_ref("nightly")
+        ]
+        assert Proposal(fields, {}).list_guard_updates() == []
 
     def test_in_one_transaction_with_the_checkpoint(
         self, plain: Store, main_checkout: Checkout, tries: Any
@@ -131,7 +133,7 @@ class TestWhatItBeginsWith:
         seen = tries(outrun(0))
         inside(plain).record("run-started", {}, start="Add login!", key="nightly", guard=Fence())
         kept = f"refs/keep/ckpt/{main_checkout.head()}"
-        expected = [FENCE, keys.ref_of("nightly"), kept, f"refs/checkpoints/{ONE}", HEAD]
+        expected = [FENCE, keys.name_ref("nightly"), kept, f"refs/checkpoints/{ONE}", HEAD]
         assert seen[0] == expected
 
     def test_where_the_fence_is_down_nothing_is_recorded(
@@ -177,14 +179,14 @@ class TestWhoDrives:
             assert main_checkout.refs() == before
         else:
             assert inside(plain).record("a-complete", {}, run=RUN, guard=fence).sequence == 2
-        assert not inside(plain).heads.is_ours(RUN)
+        assert not inside(plain).heads.is_local(RUN)
 
     def test_from_one_that_was(self, plain: Store) -> None:
         plain.record("run-started", {}, start="Add login!")
         fence = Fence()
         fence.drives = True
         assert inside(plain).record("a-complete", {}, run=RUN, guard=fence).sequence == 2
-        assert inside(plain).heads.is_ours(RUN)
+        assert inside(plain).heads.is_local(RUN)
 
 
 class TestWhatKeepsTheCommit:
@@ -449,13 +451,13 @@ class TestWhatItRemembers:
 
     def test_a_state_that_is_somebody_elses_is_not_noted_as_ours(self, plain: Store) -> None:
         store = inside(plain)
-        fields = codec.fields(store.record("a-complete", {})) | {"id": TWO, "run": RUN}
+        fields = codec.document_fields(store.record("a-complete", {})) | {"id": TWO, "run": RUN}
         store._recorder.record(Proposal(dict(fields), {}, starts_run=True, is_ours=False))
-        assert not store.heads.is_ours(RUN)
+        assert not store.heads.is_local(RUN)
         store._recorder.record(
             Proposal(fields | {"id": THREE, "run": f"{RUN}-2"}, {}, starts_run=True)
         )
-        assert store.heads.is_ours(f"{RUN}-2")
+        assert store.heads.is_local(f"{RUN}-2")
 
     def test_files_that_vanished_are_said(self) -> None:
         error = FilesPruned()
@@ -643,7 +645,7 @@ def test_what_a_file_says_is_complete_is_what_counts() -> None:
         "sequence": 1,
         "pipeline": {"name": "ci", "phases": ["a", "b"], "completed": {"a": ONE}},
     }
-    Proposal(fields, {}).document(before, {})
+    Proposal(fields, {}).render(before, {})
     assert fields["pipeline"] == own
 
 

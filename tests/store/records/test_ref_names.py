@@ -33,7 +33,7 @@ class TestNewRefs:
             "imported": {"original": C},
         }
         kept = Update(f"refs/keep/ckpt/{D}", D, "")
-        assert said(ref_names.new_refs([(fields, E)], F, kept)) == [
+        assert said(ref_names.plan_refs([(fields, E)], F, kept)) == [
             (f"refs/ckpt/trees/{ONE}", A, ""),
             (f"refs/keep/ckpt-operations/{ONE}", B, ""),
             (f"refs/ckpt/originals/{ONE}", C, ""),
@@ -47,7 +47,7 @@ class TestNewRefs:
         [{}, {"run": None, "worktree": None, "imported": None}, {"worktree": {}, "imported": {}}],
     )
     def test_of_one_with_nothing(self, fields: dict[str, Any]) -> None:
-        assert said(ref_names.new_refs([({"id": ONE, **fields}, A)], "", None)) == [
+        assert said(ref_names.plan_refs([({"id": ONE, **fields}, A)], "", None)) == [
             (f"refs/checkpoints/{ONE}", A, "")
         ]
 
@@ -56,7 +56,7 @@ class TestNewRefs:
             ({"id": ONE, "run": RUN, "worktree": {"tree": A}}, B),
             ({"id": TWO, "run": RUN, "worktree": {"tree": C}}, D),
         ]
-        assert said(ref_names.new_refs(made, "", None)) == [
+        assert said(ref_names.plan_refs(made, "", None)) == [
             (f"refs/ckpt/trees/{ONE}", A, ""),
             (f"refs/ckpt/trees/{TWO}", C, ""),
             (f"refs/checkpoints/{ONE}", B, ""),
@@ -98,7 +98,9 @@ class TestManyDocuments:
         )
         tree = main_checkout.git("rev-parse", "HEAD^{tree}")
         store = inside(plain)
-        found = list(ref_names.documents(store.repository, store.objects, [small, A, tree, large]))
+        found = list(
+            ref_names.read_documents(store.repository, store.objects, [small, A, tree, large])
+        )
         assert found[:2] == [("blob", b"x" * 100), None]
         assert found[2] is not None
         assert found[2][0] == "tree"
@@ -114,7 +116,9 @@ class TestManyDocuments:
             "hash-object", "-w", "--stdin", data="x" * (budget.DOCUMENT.size + 1)
         )
         store = inside(plain)
-        found = list(ref_names.documents(store.repository, store.objects, [large, small, large]))
+        found = list(
+            ref_names.read_documents(store.repository, store.objects, [large, small, large])
+        )
         assert found == [(OVERSIZED, b""), ("blob", b"small"), (OVERSIZED, b"")]
 
 
@@ -122,7 +126,7 @@ class TestOneDocument:
     """A ref without a document is named, with the command that helps."""
 
     def test_its_bytes(self) -> None:
-        assert ref_names.document(("blob", b"text"), "refs/checkpoints/x", A) == b"text"
+        assert ref_names.require_document(("blob", b"text"), "refs/checkpoints/x", A) == b"text"
 
     @pytest.mark.parametrize(
         ("found", "how", "problem", "hint"),
@@ -142,7 +146,7 @@ class TestOneDocument:
             (
                 (OVERSIZED, b""),
                 {},
-                "points to an object that is too large for a document",
+                "points to an object larger than any valid document",
                 None,
             ),
             (("tree", b""), {}, "points to a tree, not to a blob", None),
@@ -152,7 +156,7 @@ class TestOneDocument:
         self, found: tuple[str, bytes] | None, how: dict[str, Any], problem: str, hint: str | None
     ) -> None:
         with pytest.raises(InvalidCheckpoint) as caught:
-            ref_names.document(found, "refs/checkpoints/x", A, **how)
+            ref_names.require_document(found, "refs/checkpoints/x", A, **how)
         error = caught.value
         assert (error.ref, error.field, error.problem, error.hint) == (
             "refs/checkpoints/x",

@@ -94,7 +94,7 @@ class TestInOrder:
         assert remove(plain, TWO, THREE, ONE) == 3
         names = [f"refs/checkpoints/{name}" for name in (ONE, TWO, THREE)]
         trees = [f"refs/ckpt/trees/{name}" for name in (TWO, THREE)]
-        key = keys.ref_of("nightly")
+        key = keys.name_ref("nightly")
         first, second = done
         assert first[0] == (HEAD, "", before[HEAD])
         assert sorted(first[1:-1]) == [(ref, "", before[ref]) for ref in names]
@@ -110,7 +110,7 @@ class TestInOrder:
     ) -> None:
         assert remove(plain, ONE, TWO, THREE, last=[ONE]) == 3
         names = {name: f"refs/checkpoints/{name}" for name in (ONE, TWO, THREE)}
-        key = keys.ref_of("nightly")
+        key = keys.name_ref("nightly")
         assert done[0][0] == (HEAD, before[names[ONE]], before[HEAD])
         assert sorted(done[0][1:]) == [
             (names[name], "", before[names[name]]) for name in (TWO, THREE)
@@ -270,7 +270,7 @@ class TestWhatIsKnownAlready:
         assert list(main_checkout.refs("refs/keep")) == [kept]
         assert remove(plain) == 0
         assert list(main_checkout.refs("refs/keep")) == [kept]
-        inside(plain).remover().settle()
+        inside(plain).remover().update_keep_refs()
         assert main_checkout.refs("refs/keep") == {}
 
 
@@ -404,7 +404,7 @@ class TestTheJournal:
             main_checkout.git("update-ref", "-d", f"refs/checkpoints/{name}")
         path = Path(main_checkout.path, JOURNAL)
         path.write_text(f"{TWO}\nno id\n{ONE}\n\xff\n", "latin-1")
-        inside(plain).remover().finish()
+        inside(plain).remover().finish_removals()
         assert set(main_checkout.refs("refs/ckpt/trees")) == {f"refs/ckpt/trees/{THREE}"}
         assert f"refs/checkpoints/{ONE}" in main_checkout.refs()
         assert not path.exists()
@@ -436,7 +436,7 @@ class TestTheJournal:
         assert set(before) - set(main_checkout.refs()) == gone
         assert TWO in path.read_text()
         with pytest.raises(LockHeld):
-            inside(plain).remover().finish()
+            inside(plain).remover().finish_removals()
         lock.unlink()
         assert remove(plain) == 0
         assert (set(before) - set(main_checkout.refs()), path.exists()) == (gone | {left}, False)
@@ -445,13 +445,13 @@ class TestTheJournal:
         self, plain: Store, main_checkout: Checkout, before: dict[str, str]
     ) -> None:
         Path(main_checkout.path, JOURNAL).write_text(f"{TWO}\n{THREE}\n")
-        inside(plain).remover().finish()
+        inside(plain).remover().finish_removals()
         assert (main_checkout.refs(), Path(main_checkout.path, JOURNAL).exists()) == (before, False)
 
     def test_where_there_is_none_nothing_is_done(
         self, plain: Store, main_checkout: Checkout, before: dict[str, str], done: list[list[Said]]
     ) -> None:
-        inside(plain).remover().finish()
+        inside(plain).remover().finish_removals()
         assert (done, main_checkout.refs()) == ([], before)
 
 
@@ -496,6 +496,6 @@ class TestWithoutAnIndex:
             HEAD,
             f"refs/checkpoints/{THREE}",
             f"refs/ckpt/trees/{THREE}",
-            keys.ref_of("nightly"),
+            keys.name_ref("nightly"),
         }
         assert set(main_checkout.refs()) == expected

@@ -55,14 +55,14 @@ class TestWholeRuns:
         before = main_checkout.refs()
         work = worked(plain, "done", make_store)
         hold_run(plain, work.run, "a test").release()
-        beside = Path(run_files.of_run(inside(plain).repository, work.run).path, "input")
+        beside = Path(run_files.files_of_run(inside(plain).repository, work.run).path, "input")
         beside.mkdir(parents=True)
         (beside / "plan.md").write_text("x")
         inside(make_store(work.worktree)).save(
             "run-complete",
             run=work.run,
             trigger="phase",
-            beside=run_files.of_run(inside(plain).repository, work.run).added,
+            beside=run_files.files_of_run(inside(plain).repository, work.run).added,
         )
         clock.instant += 7 * DAY
         with_it = str(work.worktree.path)
@@ -159,10 +159,10 @@ class TestWholeRuns:
     ) -> None:
         work = worked(plain, "r", make_store)
         clock.instant += 7 * DAY
-        fates, chains = runs.decide(inside(plain), Policy())
+        fates, chains = runs.decide_fates(inside(plain), Policy())
         make_store(work.worktree).record("build-started", run=work.run, trigger="phase")
         assert [
-            (fate.expires, fate.reason) for fate in runs.remove(inside(plain), chains, fates)
+            (fate.expires, fate.reason) for fate in runs.remove_runs(inside(plain), chains, fates)
         ] == [(False, "the run has continued meanwhile")]
         assert (len(plain.list()), work.worktree.path.exists()) == (4, True)
         hold_run(plain, work.run, "a test")
@@ -499,7 +499,7 @@ def test_a_kill_at_every_git_call(
             if real.newest.id in found and at % (2 * SHARES * STRIDE) == share:
                 assert view(store.resume(store.read(real.newest.id)).path) == content
             store.expire(Policy(runs_older_than=0))
-            sweep.sweep(inside(store).repository, inside(store).refs)
+            sweep.sweep_refs(inside(store).repository, inside(store).refs)
         assert checkout.refs("refs/checkpoints", "refs/ckpt") == {}
         assert not worktree.exists()
         assert list((checkout.path / ".git" / "worktrees").glob("*")) == []

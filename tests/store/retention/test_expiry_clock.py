@@ -44,8 +44,8 @@ def repository(main_checkout: Checkout) -> Iterator[Repository]:
 def test_after_a_gap_it_has_to_go_on_for_a_day(
     repository: Repository, looks: list[int], *, last: bool
 ) -> None:
-    assert expiry.doubt(repository, START) is None
-    said = [expiry.doubt(repository, START + after) for after in looks]
+    assert expiry.check_clock(repository, START) is None
+    said = [expiry.check_clock(repository, START + after) for after in looks]
     assert not said or (said[-1] is None) == last
 
 
@@ -56,7 +56,7 @@ def test_what_cannot_be_read_says_nothing(repository: Repository, content: bytes
         path.mkdir()
     else:
         path.write_bytes(content)
-    assert expiry.doubt(repository, START) is None
+    assert expiry.check_clock(repository, START) is None
     assert os.listdir(path.parent) == ["clock"]
 
 
@@ -120,7 +120,7 @@ def test_after_another_start_of_the_machine_a_gap_counts(repository: Repository)
     path = Path(repository.make_private_dir(), "clock")
     for gap, is_sure in ((8 * DAY, True), (31 * DAY, False)):
         path.write_text(f"{now - 300 * DAY} {now - gap} 1 {10 * HOUR}\n")
-        assert (expiry.doubt(repository, now) is None) == is_sure
+        assert (expiry.check_clock(repository, now) is None) == is_sure
 
 
 def test_ages_from_before_the_epoch_are_no_reason_to_fail(main_checkout: Checkout) -> None:

@@ -42,7 +42,9 @@ def stamped(repository: Repository, ago: float = 7200) -> float:
 
 
 def test_that_never_ran(repository: Repository) -> None:
-    assert maintenance.read_last(repository) == maintenance.Maintained(None, None, "never ran")
+    assert maintenance.read_last(repository) == maintenance.MaintenanceState(
+        None, None, "never ran"
+    )
 
 
 def test_that_was_done(repository: Repository) -> None:
@@ -134,7 +136,7 @@ def test_a_doctor_says_both_and_counts_what_was_left(
     for path in (half / "tmp_obj_1", half):
         os.utime(path, (long_ago, long_ago))
     with Store.open(main_checkout.path, adapter="plumbing") as store:
-        facts = doctor.facts(inside(store), require_git())
+        facts = doctor.list_facts(inside(store), require_git())
         found = maintenance.read_last(repository)
         assert found.started is not None
         assert found.ended is not None
@@ -144,7 +146,7 @@ def test_a_doctor_says_both_and_counts_what_was_left(
         assert facts["leftover_files"] == 1
         assert 3_000_000 <= int(facts["leftover_bytes"] or 0) < 3_100_000
         store.expire()
-        assert doctor.facts(inside(store), require_git())["leftover_files"] == 0
+        assert doctor.list_facts(inside(store), require_git())["leftover_files"] == 0
     assert not half.exists()
     assert (
         subprocess.run(
@@ -271,18 +273,20 @@ class TestDue:
     @pytest.fixture
     def begun(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         begun: list[str] = []
-        monkeypatch.setattr(hook, "detach", lambda argv, _: begun.append(argv[-1]))
+        monkeypatch.setattr(hook, "start_detached", lambda argv, _: begun.append(argv[-1]))
         return begun
 
     def test_a_day_after_the_first_one(self, repository: Repository, begun: list[str]) -> None:
         stamp = Path(repository.make_private_dir(), "maintained")
         for _ in range(2):
-            hook.keep_up(repository, lambda: None)
+            hook.maintain_if_due(repository, lambda: None)
         assert begun == []
-        assert maintenance.read_last(repository) == maintenance.Maintained(None, None, "never ran")
+        assert maintenance.read_last(repository) == maintenance.MaintenanceState(
+            None, None, "never ran"
+        )
         os.utime(stamp, (time.time() - hook.DAY - 60,) * 2)
         for _ in range(2):
-            hook.keep_up(repository, lambda: None)
+            hook.maintain_if_due(repository, lambda: None)
         assert begun == [hook.MAINTAIN]
         assert maintenance.read_last(repository).outcome == "was cut off"
 
@@ -295,11 +299,11 @@ class TestDue:
         cut.write_text(f"{'0' * 40}\n")
         os.utime(cut, (time.time() - 60,) * 2)
         for _ in range(2):
-            hook.keep_up(repository, lambda: begun.append("settled"))
+            hook.maintain_if_due(repository, lambda: begun.append("settled"))
         assert begun == [], "it was so when the first command recorded"
         cut.touch()
         for _ in range(2):
-            hook.keep_up(repository, lambda: begun.append("settled"))
+            hook.maintain_if_due(repository, lambda: begun.append("settled"))
             os.utime(cut, (time.time() - 60,) * 2)
         assert begun == ["settled", hook.MAINTAIN]
 
@@ -331,7 +335,7 @@ class TestDue:
             def fail(*_: object, **__: object) -> None:
                 raise UsageError("another process is at it")
 
-            monkeypatch.setattr(Remover, "settle", fail)
+            monkeypatch.setattr(Remover, "update_keep_refs", fail)
         assert hook.main(["post-commit"]) == 0
         assert begun == [hook.MAINTAIN]
         if is_held_up:
@@ -351,7 +355,7 @@ class TestDue:
         stamp = Path(repository.make_private_dir(), "maintained")
         stamp.mkdir()
         os.utime(stamp, (0, 0))
-        hook.keep_up(repository, lambda: None)
+        hook.maintain_if_due(repository, lambda: None)
         assert begun == []
         assert capsys.readouterr().err.startswith(
             "gitckpt: pre-auto-gc: maintenance was not started: "

@@ -275,7 +275,7 @@ def test_what_was_fetched_stands_for_nothing_of_ours(
     assert reasons(plain) == {}
     assert len(plain.list()) == 2
     (forged,) = plain.list(Query(ids=[nth(99)]))
-    local_checkpoints.append(inside(plain).repository, [(forged.id, forged.oid)])
+    local_checkpoints.append_lines(inside(plain).repository, [(forged.id, forged.oid)])
     assert sorted(reasons(plain)) == [1]
 
 
@@ -374,7 +374,7 @@ def test_only_what_is_old_is_looked_at_and_nothing_else_would_go(
             )
             for each in everything
         ]
-        decided = policy.apply(candidates, rules, newest(candidates, rules), now=clock.instant)
+        decided = policy.decide_all(candidates, rules, newest(candidates, rules), now=clock.instant)
         assert [entry.id for entry, _ in plain.expire(rules, dry_run=True).checkpoints] == [
             each.id for each in decided if each.expires
         ]

@@ -163,7 +163,7 @@ def test_files_that_are_too_large_stay(plain: Store, work: Work) -> None:
 
 
 def test_what_the_run_put_out_beside_its_worktree_counts(plain: Store, work: Work) -> None:
-    place = Path(run_files.of_run(inside(plain).repository, work.run).path, "output", "build")
+    place = Path(run_files.files_of_run(inside(plain).repository, work.run).path, "output", "build")
     place.mkdir(parents=True)
     (place / "report").write_text("x")
     expected = (
@@ -263,7 +263,7 @@ class TestLeases:
             with pytest.raises(LeaseHeld):
                 hold_run(plain, work.run, "a test")
 
-        monkeypatch.setattr(worktree, "_take_away", take_away)
+        monkeypatch.setattr(worktree, "_delete_worktree", take_away)
         assert remove_worktree(inside(plain), work.run) is None
         hold_run(plain, work.run, "a test").release()
 
@@ -422,7 +422,7 @@ class TestKills:
         assert plain.resume(work.newest).path == str(work.worktree.path)
         assert view(work.worktree.path) == before
         work.worktree.write("goes on", "x")
-        worktree.finish(inside(plain).repository)
+        worktree.finish_removals(inside(plain).repository)
         assert (work.worktree.path / "goes on").exists()
         assert ownership.owner_at(inside(plain).repository, str(work.worktree.path)) is not None
         assert "has contents that no checkpoint has: goes on" in str(

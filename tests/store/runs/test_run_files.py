@@ -25,9 +25,9 @@ def test_a_copy_of_an_input_is_the_old_one_or_the_new_one(
         patch.setattr(os, "replace", refuse)
         with pytest.raises(WorktreeError, match=r"cannot write .*plan: No space left on device"):
             files.write_inputs({"plan": b"new"})
-    assert (files.inputs(), os.listdir(files.path)) == ({"plan": b"old"}, ["input"])
+    assert (files.read_inputs(), os.listdir(files.path)) == ({"plan": b"old"}, ["input"])
     files.write_inputs({"plan": b"new"})
-    assert (files.inputs(), os.listdir(files.path)) == ({"plan": b"new"}, ["input"])
+    assert (files.read_inputs(), os.listdir(files.path)) == ({"plan": b"new"}, ["input"])
 
 
 def test_what_a_kill_left_goes_with_the_next_file_and_is_no_input(tmp_path: Path) -> None:
@@ -36,6 +36,6 @@ def test_what_a_kill_left_goes_with_the_next_file_and_is_no_input(tmp_path: Path
     left = tmp_path / "run/writing.123.0a1b2c3d"
     left.write_bytes(b"half")
     os.utime(left, (1_000_000_000, 1_000_000_000))
-    assert files.inputs() == {"plan": b"old"}
+    assert files.read_inputs() == {"plan": b"old"}
     files.write_inputs({"plan": b"new"})
-    assert (files.inputs(), os.listdir(files.path)) == ({"plan": b"new"}, ["input"])
+    assert (files.read_inputs(), os.listdir(files.path)) == ({"plan": b"new"}, ["input"])

@@ -116,7 +116,7 @@ class TestJson:
     )
 
     def test_the_document(self) -> None:
-        found = jsonable.document(self.CHECKPOINT)
+        found = jsonable.to_document(self.CHECKPOINT)
         assert found == {
             "version": 1,
             "id": "5f0c2c1e-8f0a-4e0b-9d57-3c4b0f3a9f11",
@@ -157,7 +157,7 @@ class TestJson:
         assert list(found)[-1] == "state"
 
     def test_the_state_alone(self) -> None:
-        assert jsonable.state(self.CHECKPOINT) == jsonable.document(self.CHECKPOINT)["state"]
+        assert jsonable.to_state(self.CHECKPOINT) == jsonable.to_document(self.CHECKPOINT)["state"]
 
     def test_what_json_knows_has_no_types(self) -> None:
         plain = Checkpoint(
@@ -168,7 +168,7 @@ class TestJson:
             trigger="manual",
             state={"a": [1, 2.5, True, None, "s", {}]},
         )
-        assert jsonable.document(plain) == {
+        assert jsonable.to_document(plain) == {
             "version": 1,
             "id": "x",
             "phase": "a-b",

@@ -293,7 +293,7 @@ def test_what_somebody_else_wrote_as_the_name_of_a_branch(plain: Store, name: by
     assert not found["rebase-merge/head-name"].startswith(b"refs/")
     assert found["BISECT_START"] == name
     assert operation.is_branch_unmoved(repository, files) == (
-        operation.rebased_branch(files) is None
+        operation.find_rebased_branch(files) is None
     )
 
 
@@ -528,7 +528,7 @@ class TestCapturedElsewhere:
         made = store.save("a-complete", {})
         if not is_known:
             forget_captures(checkout)
-        opened = store.resume(rewind.fork(inside(store), made, trusted=True))
+        opened = store.resume(rewind.fork_run(inside(store), made, trusted=True))
         there = inside(make_store(Checkout(Path(opened.path)))).repository
         assert there.operation() == ("merge" if is_known else None)
 

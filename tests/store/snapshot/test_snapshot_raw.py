@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt import BusyError, Store, UnsoundSnapshot, WorktreeError
-from gitckpt.git.contents.attributes import Configured
+from gitckpt.git.contents.attributes import ConversionSettings
 from gitckpt.store.restore import byte_exact
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.store import inside
@@ -374,10 +374,10 @@ def test_a_file_that_changes_before_it_is_replaced(plain: Store, main_checkout: 
     )
     planned = byte_exact.plan(store.repository, found, wanted, [], lambda path: True)
     with store.private_index() as index:
-        assert byte_exact.prepare(index, planned, Configured(), wanted.files)
+        assert byte_exact.require_unchanged(index, planned, ConversionSettings(), wanted.files)
         path.write_bytes(b"source\nout 3\n")
         with pytest.raises(BusyError, match=r"^a file changed while it was to be replaced: a.nb$"):
-            byte_exact.prepare(index, planned, Configured(), wanted.files)
+            byte_exact.require_unchanged(index, planned, ConversionSettings(), wanted.files)
 
 
 def test_a_sparse_checkout(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
@@ -529,5 +529,5 @@ def test_a_link_on_the_way_is_not_followed(
     (main_checkout.path / "d").symlink_to(tmp_path / "elsewhere")
     (main_checkout.path / "a").symlink_to(target)
     for path in (b"d/a", b"a", b"../elsewhere/a", b"nowhere", b"d"):
-        assert not exact_files.replace(inside(plain).repository, path, b"hostile")
+        assert not exact_files.replace_file(inside(plain).repository, path, b"hostile")
     assert target.read_bytes() == b"untouched"

@@ -167,7 +167,7 @@ class TestCapture:
         (main_checkout.path / "direct").symlink_to(lib.path)
         repository = inside(plain).repository
         found = [
-            modules.seen_from(repository, path)
+            modules.open_checkout(repository, path)
             for path in (b"lib", b"link/lib", b"direct", b"lib/../lib", b"", b"lib/")
         ]
         assert [one is not None for one in found] == [True, False, False, False, False, False]

@@ -14,7 +14,7 @@ from datetime import date, datetime, time
 from gitckpt import CkptError
 from gitckpt.cli.parser import quick
 from gitckpt.cli.parser.commands import COMMANDS
-from gitckpt.durable.agent.call import report_reader
+from gitckpt.durable.agent.call import create_report_reader
 from gitckpt.durable.agent.clients import FORMATS
 from gitckpt.durable.phases.review import state
 from gitckpt.durable.pipeline import definition
@@ -157,7 +157,7 @@ def read_lease(data: bytes) -> None:
             found.is_endless(now)
         assert found.end
         found.sentence()
-        leases.lost(RUN, found)
+        leases.lost_error(RUN, found)
 
 
 def read_tree(data: bytes) -> None:
@@ -256,17 +256,17 @@ def read_config(data: bytes) -> None:
     """Read `gitckpt.toml`: pipelines, and graphs of steps."""
     text = data.decode("utf-8", "surrogateescape")
     with contextlib.suppress(CkptError):
-        for each in definition.parse(text, "gitckpt.toml", STEPS).values():
+        for each in definition.parse_pipelines(text, "gitckpt.toml", STEPS).values():
             each.digest()
     with contextlib.suppress(CkptError):
-        graph_file.parse(text, "gitckpt.toml")
+        graph_file.parse_graphs(text, "gitckpt.toml")
 
 
 def read_agent(data: bytes) -> None:
     """Read an agent's output in pieces, and its reply to a review."""
     given = Input(data)
     size, client = given.number(1, 255), FORMATS[given.number(0, len(FORMATS) - 1)]
-    taken = report_reader(client)
+    taken = create_report_reader(client)
     answer = data[2:].decode("utf-8", "replace")
     while given:
         taken.feed(given.some(size))
@@ -276,14 +276,14 @@ def read_agent(data: bytes) -> None:
     state.parse_report(answer)
     state.is_approved(answer)
     with contextlib.suppress(CkptError):
-        quasar.cycle_of(data[2:], "checkpoint.toml")
+        quasar.parse_cycle(data[2:], "checkpoint.toml")
 
 
 def read_words(data: bytes) -> None:
     """Parse a command line: by the fast path, by Typer, or as wrong usage."""
     words = data.decode("utf-8", "surrogateescape").split("\0")
     with contextlib.suppress(CkptError):
-        quick.call_of(words)
+        quick.prepare_call(words)
     for load in COMMANDS.values():
         quick.parse(load(), words)
 

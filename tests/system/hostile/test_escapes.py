@@ -186,7 +186,7 @@ def test_every_text_of_a_document_is_full_of_escapes(main_checkout: Checkout) ->
     found: dict[str, bool] = {}
     for id_ in (FIRST, SECOND, THIRD):
         ref = f"refs/checkpoints/{id_}"
-        document = jsonable.document(
+        document = jsonable.to_document(
             codec.decode(main_checkout.git("cat-file", "blob", ref).encode(), ref)
         )
         for path, text in escapes.texts(document):

@@ -63,7 +63,7 @@ def test_no_file_of_a_run_is_written_or_read_behind_a_link(
     plain: Store, main_checkout: Checkout, elsewhere: Path, build: Callable[[Checkout, Path], None]
 ) -> None:
     build(main_checkout, elsewhere)
-    files = run_files.of_run(inside(plain).repository, "20270115-080001-x")
+    files = run_files.files_of_run(inside(plain).repository, "20270115-080001-x")
     with pytest.raises(WorktreeError, match="symbolic link"):
         run_files.replace_file(os.path.join(files.path, "input", "plan"), b"x")
     with pytest.raises(WorktreeError, match="symbolic link"):
@@ -229,7 +229,7 @@ def test_what_is_ours_is_for_nobody_else(plain: Store, main_checkout: Checkout, 
     main_checkout.write("README", "changed\n")
     assert ckpt("save", at=main_checkout).code == 0
     assert ckpt("list", at=main_checkout).code == 0
-    files = run_files.of_run(inside(plain).repository, "20270115-080001-x")
+    files = run_files.files_of_run(inside(plain).repository, "20270115-080001-x")
     run_files.replace_file(os.path.join(files.path, "input", "plan"), b"x")
     private = Path(private_dir(plain))
     found = [

@@ -133,7 +133,7 @@ class TestAKillAtEveryGitCall:
             survived, reported = killer.run(at, LINES, str(checkout.path))
             assert set(reported) <= require_whole(checkout).keys()
             with opened(checkout) as store:
-                inside(store).remover().settle()
+                inside(store).remover().update_keep_refs()
             found = require_whole(checkout)
             kept = [ref.rpartition("/")[2] for ref in checkout.refs("refs/keep/ckpt")]
             assert (

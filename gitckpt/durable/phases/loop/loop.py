@@ -1,6 +1,6 @@
 """Call an agent in a loop; the table `loop` in the run's state has the progress.
 
-Each iteration records two milestones: after the agent's call, and after the check of the result.
+Each iteration records two checkpoints: after the agent's call, and after the check of its work.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from gitckpt.durable.agent import call
 from gitckpt.durable.agent.call import Agent, Answer
-from gitckpt.durable.agent.clients import words
+from gitckpt.durable.agent.clients import remove_controls
 from gitckpt.durable.command.execution import DEADLINE, EXIT, CommandResult, Timeouts, last_line
 from gitckpt.durable.phases import command, options
 from gitckpt.durable.phases import command as agents
@@ -57,7 +57,7 @@ class Assignment:
     tests: str  # the test command
 
 
-def default_template() -> str:
+def read_default_template() -> str:
     with open(_TEMPLATE, encoding="utf-8") as file:
         return file.read()
 
@@ -67,72 +67,73 @@ def build_prompt(
 ) -> str:
     """Return the prompt for the agent: a template with its placeholders filled in.
 
-    `failure`, `revision` and `note` come last if the template has no placeholder `$failure`.
+    `failure` is the output of failed tests, and `revision` a wish of the user. They and `note` come
+    last if the template has no placeholder `$failure`.
     """
-    ending = ""
+    notes = ""
     if failure:
-        ending = "\n## The tests failed\n\nMake them pass. This is their last output:\n\n"
-        ending += f"```\n{failure.strip()}\n```\n"
+        notes = "\n## The tests failed\n\nMake them pass. This is their last output:\n\n"
+        notes += f"```\n{failure.strip()}\n```\n"
     if revision:
-        ending = f"\n## To be revised\n\n{revision.strip()}\n{ending}"
+        notes = f"\n## To be revised\n\n{revision.strip()}\n{notes}"
     if note:
-        ending = f"\n## Resumed\n\n{note}\n{ending}"
+        notes = f"\n## Resumed\n\n{note}\n{notes}"
     lines = "".join(f"- Phase {number}: `{issue}`\n" for number, issue in enumerate(task.issues, 1))
-    values = {"plan": task.plan, "failure": ending}
-    values["epic"] = f"\n**Epic**: `{task.epic}`\n" if task.epic else ""
-    values["issues"] = f"\n**Phase Issues**:\n{lines}" if lines else ""
-    values["tests"] = f"`{task.tests}`" if task.tests else "`pytest` or `make test`"
-    values["tracking"] = _TRACKING if task.issues or task.epic else ""
-    require_usable(template)
-    pattern = Template(template)
-    text = pattern.substitute(values)
-    return (text if "failure" in pattern.get_identifiers() else text + ending).rstrip() + "\n"
+    placeholders = {"plan": task.plan, "failure": notes}
+    placeholders["epic"] = f"\n**Epic**: `{task.epic}`\n" if task.epic else ""
+    placeholders["issues"] = f"\n**Phase Issues**:\n{lines}" if lines else ""
+    placeholders["tests"] = f"`{task.tests}`" if task.tests else "`pytest` or `make test`"
+    placeholders["tracking"] = _TRACKING if task.issues or task.epic else ""
+    require_valid(template)
+    parser = Template(template)
+    text = parser.substitute(placeholders)
+    return (text if "failure" in parser.get_identifiers() else text + notes).rstrip() + "\n"
 
 
-def require_usable(template: str) -> None:
-    pattern = Template(template)
-    unknown = [name for name in pattern.get_identifiers() if name not in NAMES]
-    if pattern.is_valid() and not unknown:
+def require_valid(template: str) -> None:
+    parser = Template(template)
+    unknown_names = [name for name in parser.get_identifiers() if name not in NAMES]
+    if parser.is_valid() and not unknown_names:
         return
-    problem = f"${unknown[0]} is unknown" if unknown else "it has a $ without a name"
-    names = ", ".join(f"${name}" for name in NAMES)
-    hint = f"use {names}; write $$ for $"
+    problem = f"${unknown_names[0]} is unknown" if unknown_names else "it has a $ without a name"
+    known_names = ", ".join(f"${name}" for name in NAMES)
+    hint = f"use {known_names}; write $$ for $"
     raise PhaseFailed(f"cannot use the template of the prompt: {problem}", hint=hint)
 
 
 class Documents:
-    """Finds the plan and the prompt template, in the worktree or in the run's inputs."""
+    """Finds the plan and the prompt template in the worktree or in the run's inputs."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         # Candidate paths of the plan; the first path that exists is used.
         self.plans = [line.strip() for line in context.option("plan").splitlines() if line.strip()]
 
-    def plan(self, memory: dict[str, Any]) -> str:
-        """Return the path of the plan, after copying an input file to the worktree."""
+    def find_plan(self, memory: dict[str, Any]) -> str:
+        """Return the path of the plan; first copy a plan from the inputs to the worktree."""
         run = self._context.run
         for path in self.plans:
             target = os.path.join(run.path, path)
-            copies = [(name, self._context.copy_of(name)) for name in self._context.names_at(path)]
-            name, copy = next((pair for pair in copies if os.path.isfile(pair[1])), ("", ""))
+            copies = [(name, self._context.copy_of(name)) for name in self._context.inputs_at(path)]
+            name, copy_path = next((pair for pair in copies if os.path.isfile(pair[1])), ("", ""))
             # The worktree lacks a plan that is not committed. `memory["plan"]` is the digest of the
             # copied plan: copy again only after a person accepted a changed plan.
             digest = run.pipeline.contents[name] if name else memory["plan"]
             if digest != memory["plan"] and not os.path.isabs(path):
-                self._write_copy(copy, target)
+                self._write_copy(copy_path, target)
                 memory["plan"] = digest
             if os.path.isfile(target):
                 return path
-            if copy:
-                return copy
+            if copy_path:
+                return copy_path
         hint = "create the plan, and commit it to the base of the run"
         raise PhaseFailed(f"Plan not found: {', '.join(self.plans)}", hint=hint)
 
-    def template(self) -> str:
+    def read_template(self) -> str:
         path = self._context.option("prompt")
         if not path:
-            return default_template()
-        data = self._context.content(path, "the template of the prompt")
+            return read_default_template()
+        data = self._context.read_content(path, "the template of the prompt")
         return data.decode("utf-8", "replace").replace("\r\n", "\n")
 
     def _write_copy(self, copy: str, path: str) -> None:
@@ -173,10 +174,9 @@ class LoopOptions:  # durations are in seconds
     idle_timeout: float | None = None
 
 
-def read(option: Callable[[str], str]) -> LoopOptions:
-    """Parse the options of a loop; `option(name)` is "" if an option is not set."""
+def parse_options(option: Callable[[str], str]) -> LoopOptions:
     issues = tuple(option("issues").replace(",", " ").split())
-    epic, done_command, idle = option("epic"), option("done"), option("idle_timeout")
+    epic, done_command, idle_text = option("epic"), option("done"), option("idle_timeout")
     for issue in filter(None, (*issues, epic)):
         options.require_issue(issue)
     until_tests_pass = options.parse_flag("until_tests_pass", option("until_tests_pass"))
@@ -188,15 +188,15 @@ def read(option: Callable[[str], str]) -> LoopOptions:
     if conversation not in CONVERSATIONS:
         hint = f"choose {' or '.join(CONVERSATIONS)}"
         raise UsageError(f"unknown conversation: {conversation!r:.60}", hint=hint)
-    iterations = options.parse_count("max_iterations", option("max_iterations"), MAX_ITERATIONS)
+    max_iterations = options.parse_count("max_iterations", option("max_iterations"), MAX_ITERATIONS)
     return LoopOptions(
         *(issues, epic, done_command, option("tests")),
         # 0 means the default, as everywhere in rlm-act.
-        max_iterations=iterations or MAX_ITERATIONS,
-        pause=options.parse_pause("pause", option("pause"), PAUSE),
-        agent_timeout=options.parse_limit("agent_timeout", option("agent_timeout"), AGENT_TIMEOUT),
-        idle_timeout=options.parse_limit("idle_timeout", idle, 1.0) if idle else None,
-        test_timeout=options.parse_limit("test_timeout", option("test_timeout"), TEST_TIMEOUT),
+        max_iterations=max_iterations or MAX_ITERATIONS,
+        pause=options.parse_seconds("pause", option("pause"), PAUSE),
+        agent_timeout=options.read_timeout("agent_timeout", option("agent_timeout"), AGENT_TIMEOUT),
+        idle_timeout=options.read_timeout("idle_timeout", idle_text, 1.0) if idle_text else None,
+        test_timeout=options.read_timeout("test_timeout", option("test_timeout"), TEST_TIMEOUT),
         conversation=conversation,
         max_budget=options.parse_dollars("max_budget", option("max_budget")),
     )
@@ -220,22 +220,22 @@ class IssueStatus:
         return not self.open and not self.problem
 
 
-def beads_status(
+def query_beads(
     issues: Sequence[str], show: Callable[[Sequence[str]], tuple[CommandResult, bytes]]
 ) -> IssueStatus:
-    """Return the status of issues in beads; issues that `bd` omits count as open."""
+    """Ask the tracker beads for the status of issues; missing issues count as open."""
     outcome, output = show(issues)
     if outcome.ended_by != EXIT:
         return IssueStatus((), tuple(issues), "bd timed out")
-    status = parse_statuses(output)
-    closed = tuple(issue for issue in issues if status.get(issue, "") in CLOSED)
-    open_issues = tuple(issue for issue in issues if issue not in closed)
-    unknown = [issue for issue in issues if issue not in status]
-    problem = f"bd does not report {', '.join(unknown)}" if unknown else ""
+    statuses = parse_statuses(output)
+    closed_issues = tuple(issue for issue in issues if statuses.get(issue, "") in CLOSED)
+    open_issues = tuple(issue for issue in issues if issue not in closed_issues)
+    unknown_issues = [issue for issue in issues if issue not in statuses]
+    problem = f"bd does not report {', '.join(unknown_issues)}" if unknown_issues else ""
     if outcome.code:
         problem = problem or f"bd failed: exit code {outcome.code}"
         problem += last_line(outcome.tail)
-    return IssueStatus(closed, open_issues, problem)
+    return IssueStatus(closed_issues, open_issues, problem)
 
 
 def parse_statuses(output: bytes) -> Mapping[str, str]:
@@ -244,21 +244,21 @@ def parse_statuses(output: bytes) -> Mapping[str, str]:
     except (ValueError, RecursionError):
         return {}
     issues: list[Any] = document if isinstance(document, list) else [document]
-    tables = [issue for issue in issues if isinstance(issue, dict)]
-    pairs = [(table.get("id"), table.get("status")) for table in tables]
+    issue_tables = [issue for issue in issues if isinstance(issue, dict)]
+    issue_statuses = [(table.get("id"), table.get("status")) for table in issue_tables]
     return {
         issue: status.strip().lower()
-        for issue, status in pairs
+        for issue, status in issue_statuses
         if isinstance(issue, str) and isinstance(status, str)
     }
 
 
-def command_status(line: str, call: Call) -> IssueStatus:
+def run_done_command(line: str, call: Call) -> IssueStatus:
     outcome = call(line)
     if outcome.ended_by == EXIT and outcome.code == 0:
         return IssueStatus((), ())
-    ending = f"exit code {outcome.code}" if outcome.ended_by == EXIT else "timed out"
-    return IssueStatus((), (), f"{line}: {ending}{last_line(outcome.tail)}")
+    end_text = f"exit code {outcome.code}" if outcome.ended_by == EXIT else "timed out"
+    return IssueStatus((), (), f"{line}: {end_text}{last_line(outcome.tail)}")
 
 
 _PYTEST = "pytest -v --tb=short"
@@ -277,8 +277,8 @@ class TestResult:
     output: str  # of the tests, with secrets masked; or why no tests could run
 
 
-def find_tests(path: str, env: Mapping[str, str]) -> str:
-    """Return the command that runs the tests in `path`: pytest, `make test` or ""."""
+def find_test_command(path: str, env: Mapping[str, str]) -> str:
+    """Return a command for the tests in `path`: pytest, `make test`, or "" for none."""
     # `make test` replaces pytest only where it is not installed, not after it failed.
     if shutil.which("pytest", path=env.get("PATH", os.defpath)):
         return _PYTEST
@@ -287,22 +287,22 @@ def find_tests(path: str, env: Mapping[str, str]) -> str:
         if os.path.isfile(makefile):
             with open(makefile, encoding="utf-8", errors="replace") as file:
                 # make reads only the first of these files
-                return _MAKE if _has_target(file) else ""
+                return _MAKE if _has_test_target(file) else ""
     return ""
 
 
-def _has_target(makefile: Iterable[str]) -> bool:
+def _has_test_target(makefile: Iterable[str]) -> bool:
     # No regular expression: matching a line of 500 KB took minutes.
     for line in makefile:
-        targets, colon, value = line.partition(":")
+        targets, colon, prerequisites = line.partition(":")
         is_rule = bool(colon) and not line[0].isspace() and not {"=", "#"}.intersection(targets)
-        if is_rule and not value.lstrip(":").startswith("=") and "test" in targets.split():
+        if is_rule and not prerequisites.lstrip(":").startswith("=") and "test" in targets.split():
             return True
     return False
 
 
-def run(line: str, call: Callable[[str], CommandResult], seconds: float) -> TestResult:
-    """Run the test command `line`; without one (""), the tests count as failed."""
+def run_tests(line: str, call: Callable[[str], CommandResult], seconds: float) -> TestResult:
+    """Run the test command `line`; if it is "", return a failure with the reason."""
     if not line:
         return TestResult(passed=False, output=NO_TEST_COMMAND)
     outcome = call(line)
@@ -328,19 +328,19 @@ class Loop:
         self._files = os.path.join(context.run.files.path, "agent")
         self._documents = Documents(context)
         try:
-            self._options = read(context.option)
+            self._options = parse_options(context.option)
             self._client = context.client("agent")
         except UsageError as error:
             raise PhaseFailed(error.message, hint=error.hint) from None
         self._has_asked = False
         self._memory = self._load_memory()
 
-    def go(self) -> PhaseResult:
-        """Call the agent until the work is done, or not at all if there is no plan."""
+    def perform(self) -> PhaseResult:
+        """Call the agent until the work is done; return at once if there is no plan."""
         memory = self._memory
         if not self._documents.plans:
             memory.update(next=DONE, said="there is no plan, so there is nothing to do")
-            self._show(memory["said"])
+            self._show_line(memory["said"])
         elif memory["next"] != DONE:
             if self._options.max_budget:
                 memory["max_budget_usd"] = self._options.max_budget
@@ -350,14 +350,14 @@ class Loop:
             if memory["next"] == ASK:
                 if memory["iterations"] >= memory["allowed"]:
                     message = f"reached max iterations ({memory['allowed']})"
-                    errors, run = (*memory["failures"], message), self._run.id
-                    hint = f"see the progress: git ckpt status {run}; to continue: "
-                    hint += f"git ckpt resume {run}"
+                    errors, run_id = (*memory["failures"], message), self._run.id
+                    hint = f"see the progress: git ckpt status {run_id}; to continue: "
+                    hint += f"git ckpt resume {run_id}"
                     raise PhaseFailed(message, errors=errors, output=memory["said"], hint=hint)
                 self._require_budget()
                 if self._has_asked:
                     self._run.wait(self._options.pause)
-                if not self._ask():
+                if not self._call_agent():
                     continue
             self._check_result()
         # The checkpoint stores `result` as JSON; `cost_usd` is 0 if the client reports no costs.
@@ -368,12 +368,12 @@ class Loop:
 
     def _load_memory(self) -> dict[str, Any]:
         phase, state = self._context.phase.name, self._run.state
-        recorded = state.get("loop")
-        memory: dict[str, Any] = recorded if isinstance(recorded, dict) else {}
-        is_repeated = memory.get("next") == DONE and self._context.attempt.began is None
-        if memory.get("phase") != phase or is_repeated:
-            allowed, issues = self._options.max_iterations, list(self._options.issues)
-            memory = {"phase": phase, "iterations": 0, "allowed": allowed, "next": ASK}
+        recorded_memory = state.get("loop")
+        memory: dict[str, Any] = recorded_memory if isinstance(recorded_memory, dict) else {}
+        is_phase_repeated = memory.get("next") == DONE and self._context.attempt.began is None
+        if memory.get("phase") != phase or is_phase_repeated:
+            max_iterations, issues = self._options.max_iterations, list(self._options.issues)
+            memory = {"phase": phase, "iterations": 0, "allowed": max_iterations, "next": ASK}
             memory |= {"open_issues": issues, "closed_issues": [], "tests": "not run"}
             memory |= {"tests_output": "", "failures": [], "cost_usd": 0.0, "session": None}
             memory |= dict.fromkeys(("said", "problem", "plan"), "")
@@ -386,64 +386,65 @@ class Loop:
         # A person who resumes the run allows more; a restart after a crash does not.
         if is_exhausted and not self._context.attempt.recoveries:
             memory["allowed"] = iterations + self._options.max_iterations
-            self._milestone(f"up to {memory['allowed']} iterations from now on")
+            self._record(f"up to {memory['allowed']} iterations from now on")
 
-    def _ask(self) -> bool:
+    def _call_agent(self) -> bool:
         # Returns False if the call must be repeated; any other failure uses up the iteration.
         memory, options = self._memory, self._options
-        agents.wait_for_a_limit(self._run, memory, self._show)
-        number = memory["iterations"] + 1
-        is_first, self._has_asked = not self._has_asked, True
-        self._show(f"iteration {number} of {memory['allowed']}")
-        task = Assignment(self._documents.plan(memory), options.epic, options.issues, options.tests)
-        failure = memory["tests_output"] if memory["tests"] == "failed" else ""
-        notes = (self._env["CKPT_REVISION"], self._resumption_note() if is_first else "")
-        prompt = build_prompt(self._documents.template(), task, failure, *notes)
+        agents.wait_for_rate_limit(self._run, memory, self._show_line)
+        iteration = memory["iterations"] + 1
+        is_first_call, self._has_asked = not self._has_asked, True
+        self._show_line(f"iteration {iteration} of {memory['allowed']}")
+        plan = self._documents.find_plan(memory)
+        task = Assignment(plan, options.epic, options.issues, options.tests)
+        test_failure = memory["tests_output"] if memory["tests"] == "failed" else ""
+        notes = (self._env["CKPT_REVISION"], self._describe_resumption() if is_first_call else "")
+        prompt = build_prompt(self._documents.read_template(), task, test_failure, *notes)
         budget = options.max_budget - memory["cost_usd"] if options.max_budget else None
         context, time_left = self._context, self._run.seconds_left()
         agent = Agent(self._client, self._run.path, self._env, context.watchdog, self._files)
         session = memory["session"] if options.conversation == CONTINUE else None
         timeouts = Timeouts(options.agent_timeout, options.idle_timeout, time_left)
-        kwargs: dict[str, Any] = {"session": session, "patience": timeouts, "budget": budget}
-        answer = agent.ask(prompt, context.output, context.check_and_tick, **kwargs)
+        call_options: dict[str, Any] = {"session": session, "patience": timeouts, "budget": budget}
+        answer = agent.ask(prompt, context.output, context.check_and_tick, **call_options)
         if answer.ended_by == DEADLINE:
-            message = f"the run reached its deadline in iteration {number}"
+            message = f"the run reached its deadline in iteration {iteration}"
             raise DeadlineReached(message, output=answer.tail)
         self._add_usage(answer)
-        if self._must_repeat_call(number, answer):
+        if self._must_repeat_call(iteration, answer):
             return False
-        self._record_answer(number, answer)
+        self._record_answer(iteration, answer)
         errors = [answer.problem] if answer.problem else []
-        self._milestone(f"iteration {number}: the agent was asked", errors)
+        self._record(f"iteration {iteration}: the agent was asked", errors)
         self._require_permissions()
         return True
 
     def _must_repeat_call(self, number: int, answer: Answer) -> bool:
         memory, now = self._memory, self._run.store.clock() / times.MICRO
-        failure = call.classify(answer, now)
+        failure = call.classify_failure(answer, now)
         if failure is None or failure.kind == call.OTHER:
             memory.pop("limited", None)
             memory.pop("lost", None)
             return False
-        self._show(answer.problem)
+        self._show_line(answer.problem)
         if failure.kind == call.FATAL:
-            raise agents.unusable_error(answer, self._run.id)
+            raise agents.make_unusable_error(answer, self._run.id)
         if failure.kind == call.TRANSIENT:
             memory["lost"] = memory.get("lost", 0) + 1
             if memory["lost"] > agents.MAX_LOST:
                 memory.pop("lost")
                 return False  # count the iteration, as for any other failure
             message = f"iteration {number}: asked again after {answer.problem}"[:_MAX_LINE]
-            self._milestone(message, [answer.problem])
+            self._record(message, [answer.problem])
             self._run.wait(min(2.0 ** memory["lost"], 60.0))
             return True
         memory["limited"] = memory.get("limited", 0) + 1
         if failure.wait is None and memory["limited"] > call.MOST_LIMITED:
             memory.pop("limited")
             return False
-        retry_at = now + call.pause(failure.wait, memory["limited"])
-        until = memory[agents.RETRY_AT] = times.to_text(int(retry_at * times.MICRO))
-        self._milestone(f"iteration {number}: limited until {until}", [answer.problem])
+        retry_at = now + call.seconds_to_wait(failure.wait, memory["limited"])
+        retry_text = memory[agents.RETRY_AT] = times.to_text(int(retry_at * times.MICRO))
+        self._record(f"iteration {number}: limited until {retry_text}", [answer.problem])
         return True
 
     def _require_permissions(self) -> None:
@@ -451,20 +452,20 @@ class Loop:
         memory = self._memory
         if memory.get("denied", 0) >= _MAX_DENIED:
             memory.pop("denied")
-            options = '--permission-mode acceptEdits --allowedTools "Edit,Write,Bash(git *)"'
-            agent = f"claude -p {options} --output-format stream-json --verbose"
+            agent_options = '--permission-mode acceptEdits --allowedTools "Edit,Write,Bash(git *)"'
+            agent = f"claude -p {agent_options} --output-format stream-json --verbose"
             denials = f"{_MAX_DENIED} times in a row: {memory['denial']}"
             hint = f"grant the permission: git ckpt resume {self._run.id} --input 'agent={agent}'"
             raise AgentUnusable(f"{self._client.name} was denied a permission {denials}", hint=hint)
 
-    def _resumption_note(self) -> str:
+    def _describe_resumption(self) -> str:
         if self._env.get(RESUMED) != "1":
             return ""
         has_changes = self._run.has_changed_files(self._context.attempt)
-        changes = "Its changes are in the worktree" if has_changes else "It changed no file"
-        number = self._context.attempt.number
-        notice = f"This is attempt {number}: an earlier one was interrupted."
-        return f"{notice} {changes}. Look before you continue."
+        changes_note = "Its changes are in the worktree" if has_changes else "It changed no file"
+        attempt_number = self._context.attempt.number
+        attempt_note = f"This is attempt {attempt_number}: an earlier one was interrupted."
+        return f"{attempt_note} {changes_note}. Look before you continue."
 
     def _record_answer(self, number: int, answer: Answer) -> None:
         memory = self._memory
@@ -477,7 +478,7 @@ class Loop:
             memory.pop("denied", None)
         if answer.problem:
             self._add_failure(f"iteration {number}: {answer.problem}")
-            self._show(answer.problem)
+            self._show_line(answer.problem)
 
     def _add_usage(self, answer: Answer) -> None:
         # Calls that do not use up an iteration cost money, too.
@@ -490,61 +491,62 @@ class Loop:
         memory, options = self._memory, self._options
         status = IssueStatus((), (), memory["problem"])
         if options.issues or options.done_command:
-            status = self._issue_status()
+            status = self._query_issues()
         memory.update(open_issues=list(status.open), closed_issues=list(status.closed), next=ASK)
-        number = memory["iterations"]
+        iteration = memory["iterations"]
         if not status.is_done:
             reason = status.problem or f"still open: {', '.join(status.open)}"
             if reason != memory["problem"]:
-                self._show(reason)
-            printable = (character if character.isprintable() else " " for character in reason)
-            line = " ".join("".join(printable).split())[:_MAX_LINE]
-            self._milestone(f"iteration {number}: {line}")
+                self._show_line(reason)
+            characters = (character if character.isprintable() else " " for character in reason)
+            line = " ".join("".join(characters).split())[:_MAX_LINE]
+            self._record(f"iteration {iteration}: {line}")
             return
-        line, seconds = options.tests or find_tests(self._run.path, self._env), options.test_timeout
-        self._show(f"tests: {line or 'none'}")
-        call = functools.partial(command.run, self._context, seconds=seconds, show=True)
-        tested = run(line, call, seconds)
-        memory["tests"] = "passed" if tested.passed else "failed"
-        memory["tests_output"] = tested.output[-_MAX_OUTPUT:]
-        if tested.passed:
+        line = options.tests or find_test_command(self._run.path, self._env)
+        timeout = options.test_timeout
+        self._show_line(f"tests: {line or 'none'}")
+        call = functools.partial(command.run_tool, self._context, seconds=timeout, show=True)
+        test_result = run_tests(line, call, timeout)
+        memory["tests"] = "passed" if test_result.passed else "failed"
+        memory["tests_output"] = test_result.output[-_MAX_OUTPUT:]
+        if test_result.passed:
             memory.update(next=DONE, failures=[])
-            self._milestone(f"iteration {number}: the tests pass")
+            self._record(f"iteration {iteration}: the tests pass")
             return
-        failure = f"Final tests failed: {tested.output[:_MAX_FAILURE]}"
+        failure = f"Final tests failed: {test_result.output[:_MAX_FAILURE]}"
         self._add_failure(failure)
-        self._milestone(f"iteration {number}: the tests fail", [failure])
+        self._record(f"iteration {iteration}: the tests fail", [failure])
 
     def _require_budget(self) -> None:
-        spent, budget = self._memory["cost_usd"], self._options.max_budget
-        if 0 < budget <= spent:
-            message = f"the budget is used up: {spent:.2f} of {budget:.2f} USD"
+        spent_usd, budget_usd = self._memory["cost_usd"], self._options.max_budget
+        if 0 < budget_usd <= spent_usd:
+            message = f"the budget is used up: {spent_usd:.2f} of {budget_usd:.2f} USD"
             hint = f"allow more: git ckpt resume {self._run.id} --input max_budget=USD"
             raise PhaseFailed(message, output=self._memory["said"], hint=hint)
 
-    def _issue_status(self) -> IssueStatus:
+    def _query_issues(self) -> IssueStatus:
         status = IssueStatus((), ())
         if self._options.issues:
-            status = beads_status(self._options.issues, self._show_issues)
+            status = query_beads(self._options.issues, self._run_bd_show)
         if self._options.done_command and status.is_done:
-            ask = functools.partial(command.run, self._context, seconds=TRACKER_TIMEOUT)
-            result = command_status(self._options.done_command, ask)
-            status = IssueStatus(status.closed, status.open, result.problem)
+            run_line = functools.partial(command.run_tool, self._context, seconds=TRACKER_TIMEOUT)
+            command_result = run_done_command(self._options.done_command, run_line)
+            status = IssueStatus(status.closed, status.open, command_result.problem)
         return status
 
-    def _show_issues(self, issues: Sequence[str]) -> tuple[CommandResult, bytes]:
+    def _run_bd_show(self, issues: Sequence[str]) -> tuple[CommandResult, bytes]:
         line = f"{options.BD} show {' '.join(map(shlex.quote, issues))} --json"
         file_name = os.path.join("agent", "issues.json")
         return command.capture(self._context, line, TRACKER_TIMEOUT, file_name)
 
     def _require_programs(self) -> None:
-        self._documents.plan(self._memory)
+        self._documents.find_plan(self._memory)
         agents.require_installed(self._client, self._env, self._run)
         if self._options.max_budget and not self._client.tells_cost:
-            name = self._client.name
-            message = f"a budget needs the price of {name}, which is unknown"
+            client_name = self._client.name
+            message = f"a budget needs the price of {client_name}, which is unknown"
             hint = "set input and output in USD per million tokens in gitckpt.toml: "
-            raise PhaseFailed(message, hint=f"{hint}[agents.{name}.price]")
+            raise PhaseFailed(message, hint=f"{hint}[agents.{client_name}.price]")
         if self._options.issues and not shutil.which(
             options.BD, path=self._env.get("PATH", os.defpath)
         ):
@@ -553,12 +555,12 @@ class Loop:
     def _add_failure(self, text: str) -> None:
         self._memory["failures"] = [*self._memory["failures"], text][-_MAX_FAILURES:]
 
-    def _milestone(self, message: str, errors: Sequence[str] = ()) -> None:
-        total = len(self._options.issues) or None
-        closed = len(self._memory["closed_issues"]) if total else None
+    def _record(self, message: str, errors: Sequence[str] = ()) -> None:
+        issue_count = len(self._options.issues) or None
+        done_count = len(self._memory["closed_issues"]) if issue_count else None
         task = f"iteration {self._memory['iterations']}"
-        progress = Progress(current_task=task, tasks_completed=closed, tasks_total=total)
+        progress = Progress(current_task=task, tasks_completed=done_count, tasks_total=issue_count)
         self._run.milestone(trigger=LOOP, message=message, progress=progress, errors=errors)
 
-    def _show(self, text: str) -> None:
-        self._context.output(f"[loop] {words(text)}\n".encode())
+    def _show_line(self, text: str) -> None:
+        self._context.output(f"[loop] {remove_controls(text)}\n".encode())

@@ -1,7 +1,6 @@
 """The step "review": one agent writes code until another agent approves it.
 
 Public modules:
-    cycle: `Review`, the state machine, with its options and errors.
-    phase: `carry_out` performs the phase; `store_changed_task` changes the task of a review.
+    phase: `perform_review` performs the phase; `store_changed_task` changes the task of a review.
     state: `CycleState`, the progress of a review as stored in the run's state.
 """

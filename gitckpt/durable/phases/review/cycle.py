@@ -1,10 +1,11 @@
-"""State machine of a review; the table `review` of the state has its progress.
+"""Run a review in cycles of coding and reviewing. These are its phases.
 
     bead_created → coding → code_complete → linting → filtering → reviewing → review_complete
                      ↑                                    │                       │      ↓
                      └───────── resolving_issues ←────────┴───────────────────────┘   approved
 
-Each answer of an agent is recorded before it is processed, so a crash loses at most one answer.
+The table `review` in the run's state has the phase. Each answer of an agent is recorded there
+before it is processed, so a crash loses at most one answer.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from gitckpt.durable.phases.review.state import (
     ReviewFinding,
     ReviewReport,
     cut,
-    storable,
+    find_unresolved,
+    sanitize,
     trim,
-    unresolved,
 )
 from gitckpt.durable.run.attempts import Cancelled, DeadlineReached, PhaseFailed
 from gitckpt.git import process
@@ -78,16 +79,16 @@ COMMENT: why
 _MAX_ANSWER, _MAX_REMAINING_LINT, _MAX_LINT, _MAX_PREVIOUS = 3000, 2000, 3000, 2000
 
 
-def coder_prompt(state: CycleState) -> str:
+def build_coder_prompt(state: CycleState) -> str:
     if state.refactored:
-        return _refactor_prompt(state)
-    task = f"{_task_line(state)}\n\n"
+        return _build_changed_prompt(state)
+    task = f"{_format_task(state)}\n\n"
     if state.cycle <= 1:
         return f"{task}Implement this task. Read the existing code first, then make the changes.\n"
-    open_findings = unresolved(state.all_findings)
+    open_findings = find_unresolved(state.all_findings)
     if open_findings:
         return (
-            f"{task}Your last implementation has these issues:\n\n{_number_list(open_findings)}\n"
+            f"{task}Your last implementation has these issues:\n\n{_list_findings(open_findings)}\n"
             "Fix them. Read the files concerned first: they are the current state.\n"
         )
     answer = cut(trim(state.review_output), _MAX_ANSWER)
@@ -97,27 +98,27 @@ def coder_prompt(state: CycleState) -> str:
     )
 
 
-def lint_fix_prompt(state: CycleState) -> str:
+def build_lint_prompt(state: CycleState) -> str:
     return (
-        f"{_task_line(state)}\n\n"
+        f"{_format_task(state)}\n\n"
         "The linter complains about your work; fix this before the review.\n\n"
         f"LINT OUTPUT:\n{cut(state.lint_output, _MAX_LINT)}\n\n"
         "Fix all of it. Read the files concerned first.\n"
     )
 
 
-def reviewer_prompt(state: CycleState) -> str:
+def build_reviewer_prompt(state: CycleState) -> str:
     answer = cut(state.coder_output, _MAX_ANSWER)
-    parts = [f"{_task_line(state)}\n\nThe coder has finished, and says:\n\n{answer}\n"]
+    parts = [f"{_format_task(state)}\n\nThe coder has finished, and says:\n\n{answer}\n"]
     if state.lint_output:
         complaints = cut(state.lint_output, _MAX_REMAINING_LINT)
         parts.append(f"NOTE: the coder did not fix these complaints of the linter:\n{complaints}\n")
     if state.all_findings:
-        parts.append(_PRIOR_FINDINGS + _prior_findings(state.all_findings))
+        parts.append(_PRIOR_FINDINGS + _list_prior_findings(state.all_findings))
     return "\n".join([*parts, _INSTRUCTIONS, _FORMAT])
 
 
-def _refactor_prompt(state: CycleState) -> str:
+def _build_changed_prompt(state: CycleState) -> str:
     old_task, new_task = state.original_description, state.refactor_description
     parts = [
         f"Task {state.task_bead_id}\n\n[REFACTOR: THE TASK WAS CHANGED]\n",
@@ -128,29 +129,29 @@ def _refactor_prompt(state: CycleState) -> str:
     if state.coder_output:
         answer = cut(state.coder_output, _MAX_PREVIOUS)
         parts.append(f"[PREVIOUS WORK]\nYour last answer was:\n{answer}\n")
-    open_findings = unresolved(state.all_findings)
+    open_findings = find_unresolved(state.all_findings)
     if open_findings:
-        parts.append(f"The reviewer found:\n\n{_number_list(open_findings)}")
+        parts.append(f"The reviewer found:\n\n{_list_findings(open_findings)}")
     return "\n".join(parts)
 
 
-def _task_line(state: CycleState) -> str:
+def _format_task(state: CycleState) -> str:
     name = f"Task {state.task_bead_id}" if state.task_bead_id else "Task"
     return f"{name}: {state.task_title}"
 
 
-def _number_list(findings: tuple[ReviewFinding, ...]) -> str:
-    lines = [f"[{finding.severity}] {finding.description}\n" for finding in findings]
-    return "".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
+def _list_findings(findings: tuple[ReviewFinding, ...]) -> str:
+    finding_lines = [f"[{finding.severity}] {finding.description}\n" for finding in findings]
+    return "".join(f"{number}. {line}" for number, line in enumerate(finding_lines, 1))
 
 
-def _prior_findings(findings: tuple[ReviewFinding, ...]) -> str:
+def _list_prior_findings(findings: tuple[ReviewFinding, ...]) -> str:
     # A finding can recur in several cycles: list only its latest version.
-    last = {finding.id: finding for finding in findings}
+    latest_findings = {finding.id: finding for finding in findings}
     return "".join(
         f"{number}. [{finding.severity}] id={finding.id} cycle={finding.cycle} "
         f"status={finding.status}\n   {cut(finding.description, _MAX_PREVIOUS)}\n"
-        for number, finding in enumerate(last.values(), 1)
+        for number, finding in enumerate(latest_findings.values(), 1)
     )
 
 
@@ -178,31 +179,31 @@ class StruggleSigns:
             + _BURN_WEIGHT * min(max(self.burn - 1, 0), 1)
         )
 
-    def sentence(self) -> str:
-        parts = ["a filter failed"] if self.repeats else []
+    def describe(self) -> str:
+        reasons = ["a filter failed"] if self.repeats else []
         if self.repeats > 1:
-            parts = [f"the same filter failed in {self.repeats} cycles in a row"]
+            reasons = [f"the same filter failed in {self.repeats} cycles in a row"]
         if self.overlap:
-            parts.append(f"{self.overlap:.0%} of the findings are those of earlier cycles")
+            reasons.append(f"{self.overlap:.0%} of the findings are those of earlier cycles")
         if self.burn > 1:
-            parts.append(f"a cycle costs {self.burn:.2f} times its share of the budget")
-        return ", ".join(parts)
+            reasons.append(f"a cycle costs {self.burn:.2f} times its share of the budget")
+        return ", ".join(reasons)
 
 
-def struggle_signs(state: CycleState) -> StruggleSigns:
+def measure_struggle(state: CycleState) -> StruggleSigns:
     if state.cycle < _FIRST_CYCLE:
         return StruggleSigns()
-    prior = [finding for finding in state.all_findings if finding.cycle < state.cycle]
+    earlier_findings = [finding for finding in state.all_findings if finding.cycle < state.cycle]
     return StruggleSigns(
         count_repeats(state.filter_history),
-        finding_overlap(state.findings, prior),
-        relative_cost(state),
+        measure_overlap(state.findings, earlier_findings),
+        compare_cost(state),
     )
 
 
-def struggle_reason(state: CycleState) -> str:
-    current = struggle_signs(state)
-    return current.sentence() if current.score >= _THRESHOLD else ""
+def explain_struggle(state: CycleState) -> str:
+    signs = measure_struggle(state)
+    return signs.describe() if signs.score >= _THRESHOLD else ""
 
 
 def count_repeats(history: Sequence[str]) -> int:
@@ -210,22 +211,22 @@ def count_repeats(history: Sequence[str]) -> int:
     return len(list(failures))
 
 
-def finding_overlap(current: Sequence[ReviewFinding], earlier: Iterable[ReviewFinding]) -> float:
+def measure_overlap(current: Sequence[ReviewFinding], earlier: Iterable[ReviewFinding]) -> float:
     old_texts = [finding.description for finding in earlier]
     texts = [finding.description for finding in current]
     count = sum(any(likeness(text, old_text) >= _ALIKE for old_text in old_texts) for text in texts)
     return count / len(texts) if texts else 0.0
 
 
-def relative_cost(state: CycleState) -> float:
-    """Return the mean cost of a cycle divided by an even share of the budget, or 0."""
+def compare_cost(state: CycleState) -> float:
+    """Return the mean cost of a cycle as a multiple of its share of the budget, or 0."""
     if state.max_budget_usd <= 0 or state.max_cycles <= 0 or state.cycle <= 0:
         return 0.0
     return (state.total_cost_usd / state.cycle) / (state.max_budget_usd / state.max_cycles)
 
 
 def likeness(first: str, second: str) -> float:
-    """Return the Jaccard similarity of the words of two texts, ignoring case, 0 to 1."""
+    """Return the Jaccard similarity of the words of two texts, from 0 to 1."""
     first_words, second_words = set(first.lower().split()), set(second.lower().split())
     return (
         len(first_words & second_words) / len(first_words | second_words)
@@ -251,13 +252,13 @@ class Reply:
 
 
 class AskableAgent(Protocol):
-    """The coder or the reviewer; `session` is the conversation to continue."""
+    """The coding or the reviewing agent; `session` is the conversation to continue."""
 
     def ask(self, prompt: str, session: str | None, env: Mapping[str, str]) -> Reply: ...
 
 
 class Journal(Protocol):
-    """The part of the class Session that a review uses to record progress."""
+    """The methods of a run's `Session` by which a review records its progress."""
 
     state: dict[str, Any]  # JSON values; the next attempt starts with these values
 
@@ -298,25 +299,25 @@ class Verdict:
 
 
 class ReviewFailed(PhaseFailed):
-    """The work was not approved."""
+    """The review ended before the reviewer approved the coder's work."""
 
     result: Verdict | None = None  # the progress up to the error; None if unknown
 
 
 class MaxCyclesReached(ReviewFailed):
-    """The last allowed cycle ended without approval."""
+    """The reviewer did not approve the coder's work in the last allowed cycle."""
 
 
 class BudgetExceeded(ReviewFailed):
-    """The budget is used up, and the work is not approved."""
+    """The agents used up the budget before the reviewer approved the coder's work."""
 
 
 class Struggling(ReviewFailed):
-    """Coder and reviewer make no progress."""
+    """Findings or failures repeat, or costs are high: the agents make no progress."""
 
 
 class AgentFailed(ReviewFailed):
-    """Coder or reviewer could not answer."""
+    """A call of the coder or the reviewer failed."""
 
 
 class CommitRefused(ReviewFailed):
@@ -340,39 +341,39 @@ class Commits:
         self._prefix = [process.git_executable(), *DURABLE, "-C", path]
         self._env = process.environment(env)
 
-    def head(self) -> str:
+    def read_head(self) -> str:
         result = self._git("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
         if result.code not in (0, 1):
             raise GitError(["rev-parse"], result.code, result.complaint)
         return result.out.decode("ascii").strip()
 
     def commit(self, task: str, cycle: int, title: str, suffix: str = "") -> str:
-        """Commit all changes, if there are any, except in ignored files; return HEAD."""
-        label = f"the work of cycle {cycle}"
+        """Commit all changes except in ignored files, if there are any; return HEAD's id."""
+        work_label = f"the work of cycle {cycle}"
         result = self._git("add", "--all")
         if result.code != 0:
             errors = [line for line in result.complaint.splitlines() if line.startswith(_ERRORS)]
             error = errors[0].partition(": ")[2] if errors else _last_lines(result)
-            raise CommitRefused(f"cannot stage {label}: {error}", output=result.complaint)
+            raise CommitRefused(f"cannot stage {work_label}: {error}", output=result.complaint)
         if self._git("diff", "--cached", "--quiet").code != 0:
             task, title = review.first_line(task, _SUBJECT), review.first_line(title, _SUBJECT)
             subject = f"{task}/cycle-{cycle}: {title}{suffix}"
             result = self._git("commit", "--quiet", "--message", subject)
             if result.code != 0:
-                raise _explain_refusal(label, result)
-        return self.head()
+                raise _explain_refusal(work_label, result)
+        return self.read_head()
 
-    def relation(self, recorded: str) -> str:
-        """Return SAME, ANCESTOR (of HEAD) or DIVERGED; UNKNOWN if the commit is missing."""
-        head = self.head()
+    def compare_to_head(self, recorded: str) -> str:
+        """Return the relation of a commit to HEAD: SAME, ANCESTOR, DIVERGED or UNKNOWN."""
+        head = self.read_head()
         if recorded == head:
             return SAME
         if not recorded:
             return ANCESTOR
         if not ids.is_oid(recorded) or self._git("cat-file", "-e", f"{recorded}^{{commit}}").code:
             return UNKNOWN
-        is_ahead = head and not self._git("merge-base", "--is-ancestor", recorded, head).code
-        return ANCESTOR if is_ahead else DIVERGED
+        is_ancestor = head and not self._git("merge-base", "--is-ancestor", recorded, head).code
+        return ANCESTOR if is_ancestor else DIVERGED
 
     def _git(self, *args: str) -> Completed:
         return process.run([*self._prefix, *args], env=self._env)
@@ -380,7 +381,7 @@ class Commits:
 
 def _explain_refusal(label: str, result: Completed) -> CommitRefused:
     output = result.complaint
-    if any(words in output.lower() for words in _NO_IDENTITY):
+    if any(phrase in output.lower() for phrase in _NO_IDENTITY):
         hint = "git config --global user.name NAME; git config --global user.email ADDRESS"
         message = f"cannot commit {label}: git has no author name and email"
         return CommitRefused(message, output=output, hint=hint)
@@ -402,10 +403,10 @@ _CYCLE, _FIX = "cycle", "lint fix"
 
 
 class Review:
-    """Lets a coder and a reviewer work on a task until the reviewer approves.
+    """Lets one agent write code and another review it, until the reviewer approves.
 
-    `shell` runs a command, `tell` shows a line, `file` creates issues for findings in a tracker,
-    and `refactor` returns the new text of a changed task, or None.
+    The caller passes functions: `shell` runs a command, `tell` shows a line, `file` creates tracker
+    issues for findings, and `refactor` returns the new text of a changed task, or None.
     """
 
     def __init__(
@@ -428,8 +429,8 @@ class Review:
         self._refactor, self._clock = refactor, clock
         self._state = CycleState()
 
-    def go(self) -> Verdict:
-        """Run cycles until the work is approved; record progress and any error."""
+    def run_cycles(self) -> Verdict:
+        """Run cycles until the reviewer approves the work. Raises ReviewFailed otherwise."""
         self._load_state()  # an error here changes nothing in the state
         try:
             while self._state.phase != review.APPROVED:
@@ -440,21 +441,21 @@ class Review:
         except PhaseFailed as error:
             self._record_failure(error)
             if isinstance(error, ReviewFailed):
-                raise error.but(result=self._result()) from None
+                raise error.but(result=self._make_verdict()) from None
             raise
-        return self._result()
+        return self._make_verdict()
 
     def _load_state(self) -> None:
-        options, recorded = self._options, self._journal.state.get(review.KEY)
-        cycles, budget, title = options.max_cycles, options.max_budget_usd, storable(options.title)
-        if recorded is None:
+        options, recorded_table = self._options, self._journal.state.get(review.KEY)
+        cycles, budget, title = options.max_cycles, options.max_budget_usd, sanitize(options.title)
+        if recorded_table is None:
             state = CycleState(task_bead_id=options.task, task_title=title, max_cycles=cycles)
-            head = self._commits.head()
+            head = self._commits.read_head()
             self._state = replace(state, max_budget_usd=budget, base_commit_sha=head)
-            self._enter(review.BEAD_CREATED)
+            self._start(review.BEAD_CREATED)
             return
-        state = CycleState.from_state(recorded)
-        phase = review.phase_to_resume(state)
+        state = CycleState.from_state(recorded_table)
+        phase = review.find_resume_phase(state)
         if phase == review.APPROVED:
             self._state = state
             self._tell(f"approved already, in cycle {state.cycle}")
@@ -478,19 +479,19 @@ class Review:
         )
 
     def _require_base(self, state: CycleState) -> str:
-        """Return a message if HEAD has new commits; raise `Diverged` if it lacks old ones."""
-        base, relation = state.git_sha, self._commits.relation(state.git_sha)
+        """Return a notice if HEAD has moved. Raises Diverged if HEAD lacks recorded work."""
+        base, relation = state.git_sha, self._commits.compare_to_head(state.git_sha)
         if relation == SAME:
             return ""
-        head = self._commits.head() or "unborn"
+        head = self._commits.read_head() or "unborn"
         if relation == ANCESTOR:
             return f"HEAD has moved from {base or 'nothing'} to {head}; continuing from there"
-        relative = "which is no descendant of" if relation == DIVERGED else "and there is no commit"
-        message = f"HEAD is {head}, {relative} {base}, where cycle {state.cycle} was recorded"
+        clause = "which is no descendant of" if relation == DIVERGED else "and there is no commit"
+        message = f"HEAD is {head}, {clause} {base}, where cycle {state.cycle} was recorded"
         if self._options.force:
             return f"{message}; continuing nevertheless"
-        go_on = f"git ckpt resume {self._journal.id} --force"
-        hint = f"go back: git checkout {base}; or continue from HEAD: {go_on}"
+        force_command = f"git ckpt resume {self._journal.id} --force"
+        hint = f"go back: git checkout {base}; or continue from HEAD: {force_command}"
         raise Diverged(message, hint=hint)
 
     # One method per phase; see _STEPS.
@@ -502,54 +503,54 @@ class Review:
             hint = "split the task or describe it better; resuming the run tries another cycle"
             raise Struggling(f"struggling: {state.struggle}", hint=hint)
         if state.cycle >= state.max_cycles:
-            resume = f"git ckpt resume {self._journal.id} --input max_cycles=N"
+            resume_command = f"git ckpt resume {self._journal.id} --input max_cycles=N"
             message = f"not approved after {state.cycle} cycles, which is the limit"
-            hint = f"look at the findings; to allow more cycles: {resume}"
+            hint = f"look at the findings; to allow more cycles: {resume_command}"
             raise MaxCyclesReached(message, hint=hint)
-        no_output = dict.fromkeys(("lint_output", "filter_output", "filter_check_name"), "")
+        empty_outputs = dict.fromkeys(("lint_output", "filter_output", "filter_check_name"), "")
         cycle = state.cycle + 1
         self._tell(f"cycle {cycle} of {state.max_cycles}")
-        self._enter(review.CODING, cycle=cycle, lint_fixes=0, verifications=(), **no_output)
+        self._start(review.CODING, cycle=cycle, lint_fixes=0, verifications=(), **empty_outputs)
 
-    def _code(self) -> None:
-        answer = self._ask(CODER, coder_prompt(self._state))
-        changes = {"coder_output": review.cut(answer, review.LONGEST), "uncommitted": _CYCLE}
-        changes |= dict.fromkeys(("original_description", "refactor_description"), "")
-        self._enter(review.CODE_COMPLETE, refactored=False, **changes)
+    def _write_code(self) -> None:
+        answer = self._ask_agent(CODER, build_coder_prompt(self._state))
+        new_values = {"coder_output": review.cut(answer, review.LONGEST), "uncommitted": _CYCLE}
+        new_values |= dict.fromkeys(("original_description", "refactor_description"), "")
+        self._start(review.CODE_COMPLETE, refactored=False, **new_values)
 
     def _commit_coding(self) -> None:
         self._commit()
         self._require_budget()
-        self._enter(review.LINTING if self._options.lint is not None else self._after_linting())
+        self._start(review.LINTING if self._options.lint is not None else self._next_phase())
 
-    def _lint(self) -> None:
+    def _run_linter(self) -> None:
         self._commit()
         self._require_budget()
         state, command = self._state, self._options.lint
         if state.lint_output and command is not None:
-            self._ask(CODER, lint_fix_prompt(state))
-            fixes = state.lint_fixes + 1
-            self._enter(review.LINTING, lint_output="", lint_fixes=fixes, uncommitted=_FIX)
+            self._ask_agent(CODER, build_lint_prompt(state))
+            fix_count = state.lint_fixes + 1
+            self._start(review.LINTING, lint_output="", lint_fixes=fix_count, uncommitted=_FIX)
             return
-        code, output = self._shell(command) if command is not None else (0, "")
-        if code == 0:
+        exit_code, output = self._shell(command) if command is not None else (0, "")
+        if exit_code == 0:
             self._commit(_FIX)  # the linter may fix files itself
-            self._enter(self._after_linting())
+            self._start(self._next_phase())
             return
-        is_last = state.lint_fixes >= self._options.lint_retries
-        complaint = "still complains; the reviewer will be told" if is_last else "complains"
-        self._tell(f"cycle {state.cycle}: the linter {complaint}")
-        lint_output = review.cut(f"$ {command}\n{_shown_output(output, code)}", review.LONGEST)
-        self._enter(self._after_linting() if is_last else review.LINTING, lint_output=lint_output)
+        is_last_try = state.lint_fixes >= self._options.lint_retries
+        lint_result = "still complains; the reviewer will be told" if is_last_try else "complains"
+        self._tell(f"cycle {state.cycle}: the linter {lint_result}")
+        lint_output = review.cut(f"$ {command}\n{_clean_output(output, exit_code)}", review.LONGEST)
+        self._start(self._next_phase() if is_last_try else review.LINTING, lint_output=lint_output)
 
-    def _after_linting(self) -> str:
+    def _next_phase(self) -> str:
         return review.FILTERING if self._options.filters else review.REVIEWING
 
-    def _filter(self) -> None:
+    def _run_filters(self) -> None:
         for name, command in self._options.filters.items():
-            code, output = self._shell(command)
-            if code != 0:
-                output, cycle = _shown_output(output, code), self._state.cycle
+            exit_code, output = self._shell(command)
+            if exit_code != 0:
+                output, cycle = _clean_output(output, exit_code), self._state.cycle
                 self._tell(f"cycle {cycle}: the filter {name} fails")
                 description = f"{_filter_prefix(name)} {review.cut(output, _MAX_FILTER_OUTPUT)}"
                 finding = ReviewFinding(review.CRITICAL, description, cycle)
@@ -561,13 +562,13 @@ class Review:
                 if old_finding.description.startswith(_filter_prefix(name)):
                     findings[i] = replace(old_finding, status=review.FIXED)
             self._state = replace(self._state, all_findings=tuple(findings))
-        self._enter(review.REVIEWING, filter_output="", filter_check_name="")
+        self._start(review.REVIEWING, filter_output="", filter_check_name="")
 
-    def _review(self) -> None:
-        answer = self._ask(REVIEWER, reviewer_prompt(self._state))
-        self._enter(review.REVIEW_COMPLETE, review_output=review.cut_start(answer, review.LONGEST))
+    def _ask_reviewer(self) -> None:
+        answer = self._ask_agent(REVIEWER, build_reviewer_prompt(self._state))
+        self._start(review.REVIEW_COMPLETE, review_output=review.cut_start(answer, review.LONGEST))
 
-    def _judge(self) -> None:
+    def _process_review(self) -> None:
         state, answer = self._state, self._state.review_output
         cycle, report = state.cycle, review.parse_report(answer)
         findings = tuple(replace(finding, cycle=cycle) for finding in review.parse_findings(answer))
@@ -577,7 +578,7 @@ class Review:
         if review.is_approved(answer):
             self._end_cycle()
             self._tell(f"cycle {cycle}: approved")
-            self._enter(review.APPROVED, findings=findings, all_findings=(*old_findings, *findings))
+            self._start(review.APPROVED, findings=findings, all_findings=(*old_findings, *findings))
             return
         noun = "finding" if len(findings) == 1 else "findings"
         self._tell(f"cycle {cycle}: not approved, {len(findings)} {noun}")
@@ -590,7 +591,7 @@ class Review:
         changes["all_findings"] = (*state.all_findings, *findings)
         changes["filter_history"] = (*state.filter_history, changes.get("filter_check_name", ""))
         self._state = self._file(replace(state, findings=findings, **changes))
-        self._enter(review.RESOLVING_ISSUES, struggle=struggle_reason(self._state))
+        self._start(review.RESOLVING_ISSUES, struggle=explain_struggle(self._state))
 
     def _end_cycle(self) -> None:
         state = self._state
@@ -600,13 +601,13 @@ class Review:
 
     def _apply_task_change(self) -> None:
         state = self._state
-        task = storable(self._refactor() or "")
+        task = sanitize(self._refactor() or "")
         if review.trim(task) and task != state.task_title:
             self._tell("the task was changed; the coder gets it in the next cycle")
             state = replace(state, refactored=True, original_description=state.task_title)
             self._state = replace(state, refactor_description=task, task_title=task)
 
-    def _ask(self, role: str, prompt: str) -> str:
+    def _ask_agent(self, role: str, prompt: str) -> str:
         state = self._state
         self._tell(f"cycle {state.cycle}: the {role} is at work")
         prompt = prompt.replace("\0", "\ufffd")  # a command argument cannot contain NUL
@@ -615,22 +616,22 @@ class Review:
         reply = self._agents[role].ask(prompt, session, env)
         price, sessions = reply.cost_usd or 0.0, state.sessions
         # Ignore a price that is not a positive finite number.
-        cost = state.total_cost_usd + (price if math.isfinite(price) and price > 0 else 0.0)
+        total_cost = state.total_cost_usd + (price if math.isfinite(price) and price > 0 else 0.0)
         if reply.session:
-            sessions = {**sessions, role: storable(reply.session)}
-        self._state = replace(state, total_cost_usd=cost, sessions=sessions)
+            sessions = {**sessions, role: sanitize(reply.session)}
+        self._state = replace(state, total_cost_usd=total_cost, sessions=sessions)
         if not reply.ok:
-            problem = storable(reply.problem) or "no reason given"
+            problem = sanitize(reply.problem) or "no reason given"
             message = f"the {role} failed in cycle {state.cycle}: {problem}"
             raise AgentFailed(message, hint=f"to ask the {role} again, resume the run")
-        return storable(reply.text)
+        return sanitize(reply.text)
 
     def _require_budget(self) -> None:
-        spent, budget = self._state.total_cost_usd, self._state.max_budget_usd
-        if 0 < budget <= spent:
-            used = f"{spent:.2f} of {budget:.2f} USD in cycle {self._state.cycle}"
+        spent_usd, budget_usd = self._state.total_cost_usd, self._state.max_budget_usd
+        if 0 < budget_usd <= spent_usd:
+            used_budget = f"{spent_usd:.2f} of {budget_usd:.2f} USD in cycle {self._state.cycle}"
             hint = f"allow more: git ckpt resume {self._journal.id} --input max_budget=USD"
-            raise BudgetExceeded(f"the budget is used up: {used}", hint=hint)
+            raise BudgetExceeded(f"the budget is used up: {used_budget}", hint=hint)
 
     def _commit(self, kind: str = "") -> None:
         # Commit only work of the coder or linter: other changes were made outside of the review.
@@ -641,29 +642,29 @@ class Review:
             sha = self._commits.commit(state.task_bead_id, state.cycle, state.task_title, suffix)
             self._state = replace(state, last_cycle_sha=sha, uncommitted="")
 
-    def _enter(self, phase: str, **changes: Any) -> None:
+    def _start(self, phase: str, **changes: Any) -> None:
         self._state = replace(self._state, phase=phase, **changes)
         self._record_state(f"cycle {self._state.cycle}: {phase}")
 
     def _record_failure(self, error: PhaseFailed) -> None:
         # A resumed review continues in the phase that failed.
-        state, problem = self._state, storable(error.message)
+        state, problem = self._state, sanitize(error.message)
         self._state = replace(state, phase=review.ERROR, failed_in=state.phase, problem=problem)
         self._record_state(f"cycle {state.cycle}: {review.ERROR}", error.errors)
 
     def _record_state(self, message: str, errors: Sequence[str] = ()) -> None:
-        head, now = self._commits.head(), times.to_text(self._clock())
-        self._state = state = replace(self._state, git_sha=head, created_at=now)
+        head, timestamp = self._commits.read_head(), times.to_text(self._clock())
+        self._state = state = replace(self._state, git_sha=head, created_at=timestamp)
         self._journal.state[review.KEY] = state.to_state()
-        task = state.failed_in or state.phase
+        current_phase = state.failed_in or state.phase
         self._journal.milestone(
             trigger="review",
             message=message,
-            progress=Progress(state.cycle, state.max_cycles, task),
-            errors=[storable(error) for error in errors],
+            progress=Progress(state.cycle, state.max_cycles, current_phase),
+            errors=[sanitize(error) for error in errors],
         )
 
-    def _result(self) -> Verdict:
+    def _make_verdict(self) -> Verdict:
         state, is_approved = self._state, self._state.phase == review.APPROVED
         cost, findings = state.total_cost_usd, state.all_findings
         return Verdict(is_approved, state.cycle, cost, findings, state.report, state.problem)
@@ -671,18 +672,18 @@ class Review:
     _STEPS: ClassVar[dict[str, Callable[[Review], None]]] = {
         review.IDLE: _next_cycle,
         review.BEAD_CREATED: _next_cycle,
-        review.CODING: _code,
+        review.CODING: _write_code,
         review.CODE_COMPLETE: _commit_coding,
-        review.LINTING: _lint,
-        review.FILTERING: _filter,
-        review.REVIEWING: _review,
-        review.REVIEW_COMPLETE: _judge,
+        review.LINTING: _run_linter,
+        review.FILTERING: _run_filters,
+        review.REVIEWING: _ask_reviewer,
+        review.REVIEW_COMPLETE: _process_review,
         review.RESOLVING_ISSUES: _next_cycle,
     }
 
 
-def _shown_output(output: str, code: int) -> str:
-    return review.trim(secrets.masked(storable(output))) or f"exit code {code}, no output"
+def _clean_output(output: str, code: int) -> str:
+    return review.trim(secrets.masked(sanitize(output))) or f"exit code {code}, no output"
 
 
 def _filter_prefix(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Perform the step "review": provide agents, commands, issues and task changes."""
+"""Perform the step "review" with agents, shell commands and an issue tracker."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gitckpt.durable.agent.call import Agent, Answer
-from gitckpt.durable.agent.clients import Client, words
+from gitckpt.durable.agent.clients import Client, remove_controls
 from gitckpt.durable.command.execution import DEADLINE, EXIT, CommandResult, Timeouts, last_line
 from gitckpt.durable.phases import command, options
-from gitckpt.durable.phases.command import ShowLine, ask_patiently, require_installed
+from gitckpt.durable.phases.command import ShowLine, ask_with_retries, require_installed
 from gitckpt.durable.phases.review import state as review_state
 from gitckpt.durable.phases.review.cycle import Commits, Reply, Review, ReviewOptions
 from gitckpt.durable.phases.review.state import CycleState, ReviewFinding
@@ -29,7 +29,7 @@ AskBeads = Callable[[str], tuple[CommandResult, bytes]]
 
 
 class TrackerFailed(Exception):
-    """The issue tracker failed; after a timeout (`hangs`), it is not called again."""
+    """The issue tracker failed; if it timed out (`hangs`), it is not called again."""
 
     def __init__(self, problem: str, *, hangs: bool = False) -> None:
         super().__init__(problem)
@@ -37,39 +37,38 @@ class TrackerFailed(Exception):
 
 
 class Beads:
-    """The issues in beads that have a parent and a label. Methods raise TrackerFailed."""
+    """Lists and creates issues in the tracker beads. The methods raise TrackerFailed."""
 
     def __init__(self, parent: str, label: str, call: AskBeads) -> None:
         self._parent, self._label, self._call = parent, label, call
 
-    def existing(self) -> Mapping[str, str]:
-        """Return the ids of issues, by the id of the finding with which the title begins."""
-        answer = self._ask(f"list --label {shlex.quote(self._label)}")
-        issues: list[Any] = answer if isinstance(answer, list) else []
-        existing = {}
+    def list_issues(self) -> Mapping[str, str]:
+        """Return issue ids by finding id; the title of an issue begins with a finding id."""
+        document = self._call_bd(f"list --label {shlex.quote(self._label)}")
+        issues: list[Any] = document if isinstance(document, list) else []
+        ids_by_finding = {}
         for issue in filter(lambda issue: isinstance(issue, dict), issues):
-            title, bead = issue.get("title"), issue.get("id")
-            if isinstance(title, str) and isinstance(bead, str) and options.is_issue(bead):
-                existing[title.partition(":")[0]] = bead
-        return existing
+            title, issue_id = issue.get("title"), issue.get("id")
+            if isinstance(title, str) and isinstance(issue_id, str) and options.is_issue(issue_id):
+                ids_by_finding[title.partition(":")[0]] = issue_id
+        return ids_by_finding
 
-    def create(self, finding: str, title: str, description: str) -> str:
-        """Create an issue for the finding with the id `finding`; return the issue's id."""
-        line = " ".join(title.replace("\0", " ").split())
-        short = line if len(line) <= _MAX_TITLE else f"{line[: _MAX_TITLE - 1]}…"
-        arguments = [f"{finding}: {short}", "--parent", self._parent, "--type", "task"]
+    def add_issue(self, finding: str, title: str, description: str) -> str:
+        one_line = " ".join(title.replace("\0", " ").split())
+        short_title = one_line if len(one_line) <= _MAX_TITLE else f"{one_line[: _MAX_TITLE - 1]}…"
+        arguments = [f"{finding}: {short_title}", "--parent", self._parent, "--type", "task"]
         arguments += ["--labels", self._label]
         arguments.append("--description=" + description.replace("\0", " "))
-        answer = self._ask(f"create {' '.join(map(shlex.quote, arguments))}")
-        issue = answer[0] if isinstance(answer, list) and answer else answer
-        bead = issue.get("id") if isinstance(issue, dict) else None
-        if not isinstance(bead, str) or not options.is_issue(bead):
+        document = self._call_bd(f"create {' '.join(map(shlex.quote, arguments))}")
+        issue = document[0] if isinstance(document, list) and document else document
+        issue_id = issue.get("id") if isinstance(issue, dict) else None
+        if not isinstance(issue_id, str) or not options.is_issue(issue_id):
             raise TrackerFailed(f"bd does not report the id of the issue for {finding}")
-        return bead
+        return issue_id
 
-    def _ask(self, words: str) -> Any:
-        outcome, output = self._call(f"{options.BD} {words} --json")
-        command = words.partition(" ")[0]
+    def _call_bd(self, arguments: str) -> Any:
+        outcome, output = self._call(f"{options.BD} {arguments} --json")
+        command = arguments.partition(" ")[0]
         if outcome.ended_by != EXIT:
             raise TrackerFailed(f"bd {command} timed out", hangs=True)
         if outcome.code:
@@ -88,18 +87,18 @@ _FORCE = "force"
 _TASK_FILE = "refactoring"  # file in the run's directory with the changed task
 
 
-def carry_out(context: Context) -> PhaseResult:
-    options = read(context.option)
-    timeout = _agent_timeout(context.option)
+def perform_review(context: Context) -> PhaseResult:
+    options = parse_options(context.option)
+    timeout = _parse_agent_timeout(context.option)
     run = context.run
     if options.force and _FORCE in run.pipeline.inputs:  # `force` applies to one attempt only
         run.writer.pipeline = replace(run.pipeline, inputs={**run.pipeline.inputs, _FORCE: ""})
 
     def tell(text: str) -> None:
-        context.output(f"[review] {words(text)}\n".encode())
+        context.output(f"[review] {remove_controls(text)}\n".encode())
 
-    def check(line: str) -> tuple[int, str]:
-        outcome = command.run(context, line, CHECK_TIMEOUT, show=True)
+    def run_check(line: str) -> tuple[int, str]:
+        outcome = command.run_tool(context, line, CHECK_TIMEOUT, show=True)
         if outcome.ended_by != EXIT:
             return outcome.code or 1, f"{outcome.tail}\nended: timed out after {CHECK_TIMEOUT:g}s"
         return outcome.code, outcome.tail
@@ -110,22 +109,21 @@ def carry_out(context: Context) -> PhaseResult:
     coder, reviewer = (
         _Agent(context, context.client(role), role, timeout, tell) for role in ("coder", "reviewer")
     )
-    kwargs: dict[str, Any] = {"tell": tell, "shell": check, "clock": run.store.clock}
+    kwargs: dict[str, Any] = {"tell": tell, "shell": run_check, "clock": run.store.clock}
     if options.epic:
-        kwargs["file"] = Filing(Beads(options.epic, f"ckpt-{run.id}", ask_tracker), tell).file
+        kwargs["file"] = IssueFiling(Beads(options.epic, f"ckpt-{run.id}", ask_tracker), tell).file
     kwargs["refactor"] = lambda: _read_changed_task(run.files.path)
     commits = Commits(run.path, context.environment())
-    verdict = Review(run, coder, reviewer, commits, options, **kwargs).go()
+    verdict = Review(run, coder, reviewer, commits, options, **kwargs).run_cycles()
     keys = ("id", "severity", "status")
     findings = [{key: getattr(finding, key) for key in keys} for finding in verdict.findings]
     result = {key: getattr(verdict, key) for key in ("approved", "cycles", "total_cost_usd")}
-    commits_made = list(run.state["review"]["cycle_commits"])
-    return PhaseResult({**result, "findings": findings, "commits": commits_made})
+    cycle_commits = list(run.state["review"]["cycle_commits"])
+    return PhaseResult({**result, "findings": findings, "commits": cycle_commits})
 
 
-def read(option: Callable[[str], str]) -> ReviewOptions:
-    """Parse the options of a review; `option(name)` is "" if an option is not set."""
-    _agent_timeout(option)
+def parse_options(option: Callable[[str], str]) -> ReviewOptions:
+    _parse_agent_timeout(option)
     if not option("title").strip():
         raise UsageError("there is no task", hint='name a task: git ckpt review "Add a login page"')
     filters = {}
@@ -167,53 +165,53 @@ def _read_changed_task(directory: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Filing:
-    """Creates an issue for each finding, as quasar does, and only shows errors."""
+class IssueFiling:
+    """Creates a tracker issue for each finding of a review; shows errors as messages."""
 
     beads: Beads
     tell: ShowLine
 
     def file(self, state: CycleState) -> CycleState:
         # Findings of filters get no issue: the filter itself shows whether they are fixed.
-        unfiled = [
+        new_findings = [
             finding
-            for finding in review_state.unresolved(state.all_findings)
+            for finding in review_state.find_unresolved(state.all_findings)
             if not finding.description.startswith(review_state.FILTER_PREFIX)
             and finding.id not in state.beads
         ]
-        created, problem = self._create(unfiled) if unfiled else ({}, "")
+        created_ids, problem = self._create_issues(new_findings) if new_findings else ({}, "")
         if problem:
-            count = len(unfiled) - len(created)
+            count = len(new_findings) - len(created_ids)
             self.tell(
                 f"no issue created for {count} of the findings; the next cycle retries: {problem}"
             )
-        ids = dict.fromkeys((*state.child_bead_ids, *created.values()))
-        return replace(state, beads={**state.beads, **created}, child_bead_ids=tuple(ids))
+        all_ids = dict.fromkeys((*state.child_bead_ids, *created_ids.values()))
+        return replace(state, beads={**state.beads, **created_ids}, child_bead_ids=tuple(all_ids))
 
-    def _create(self, findings: Sequence[ReviewFinding]) -> tuple[dict[str, str], str]:
-        created: dict[str, str] = {}
+    def _create_issues(self, findings: Sequence[ReviewFinding]) -> tuple[dict[str, str], str]:
+        created_ids: dict[str, str] = {}
         problem = ""
         try:
-            existing = self.beads.existing()
+            known_ids = self.beads.list_issues()
         except TrackerFailed as error:
-            return created, str(error)  # unknown existing issues might be created again
+            return created_ids, str(error)  # unknown existing issues might be created again
         for finding in findings:
             description = review_state.cut(finding.description, _MAX_DESCRIPTION)
             text = f"{finding.severity}, found in cycle {finding.cycle}\n\n{description}"
             try:
-                bead = existing.get(finding.id)
-                bead = bead or self.beads.create(finding.id, finding.description, text)
-                created[finding.id] = bead
+                issue_id = known_ids.get(finding.id)
+                issue_id = issue_id or self.beads.add_issue(finding.id, finding.description, text)
+                created_ids[finding.id] = issue_id
             except TrackerFailed as error:
                 problem = problem or str(error)  # the remaining findings are still tried
                 if error.hangs:
                     break
-        return created, problem
+        return created_ids, problem
 
 
 @dataclass(frozen=True, slots=True)
 class _Agent:
-    """Calls the client of the coder or reviewer; `timeout` is in seconds."""
+    """Calls the client program of the coder or the reviewer, for `timeout` seconds."""
 
     context: Context
     client: Client
@@ -228,14 +226,14 @@ class _Agent:
         files = os.path.join(run.files.path, self.role)
         agent = Agent(self.client, run.path, {**variables, **env}, context.watchdog, files)
 
-        def call() -> Answer:
+        def call_client() -> Answer:
             timeouts = Timeouts(self.timeout, None, run.seconds_left())
-            kwargs: dict[str, Any] = {"patience": timeouts, "budget": self._remaining_budget()}
+            options: dict[str, Any] = {"patience": timeouts, "budget": self._remaining_budget()}
             return agent.ask(
-                prompt, context.output, context.check_and_tick, session=session, **kwargs
+                prompt, context.output, context.check_and_tick, session=session, **options
             )
 
-        answer = ask_patiently(run, call, self.tell, self.role)
+        answer = ask_with_retries(run, call_client, self.tell, self.role)
         if answer.ended_by == DEADLINE:
             message = f"the run reached its deadline while the {self.role} worked"
             raise DeadlineReached(message, output=answer.tail)
@@ -245,11 +243,11 @@ class _Agent:
     def _remaining_budget(self) -> float | None:  # in US dollars
         state = self.context.run.state.get("review")
         table = state if isinstance(state, dict) else {}
-        budget, spent = table.get("max_budget_usd"), table.get("total_cost_usd")
-        if not isinstance(budget, int | float) or not isinstance(spent, int | float):
+        budget_usd, spent_usd = table.get("max_budget_usd"), table.get("total_cost_usd")
+        if not isinstance(budget_usd, int | float) or not isinstance(spent_usd, int | float):
             return None
-        return float(budget) - float(spent) if budget > 0 else None
+        return float(budget_usd) - float(spent_usd) if budget_usd > 0 else None
 
 
-def _agent_timeout(option: Callable[[str], str]) -> float:
-    return options.parse_limit("agent_timeout", option("agent_timeout"), AGENT_TIMEOUT)
+def _parse_agent_timeout(option: Callable[[str], str]) -> float:
+    return options.read_timeout("agent_timeout", option("agent_timeout"), AGENT_TIMEOUT)

@@ -1,6 +1,6 @@
 """The progress of a review, and its conversion to a table in the run's state.
 
-The table has the keys of a checkpoint of quasar, and the key `more` with all other values.
+The table has the keys that the tool quasar uses, and the key `more` with all other values.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def cut_start(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{CUT}\n{text[-limit:]}"
 
 
-def storable(text: str) -> str:
+def sanitize(text: str) -> str:
     """Replace lone surrogates, which UTF-8 cannot encode, by U+FFFD."""
     if text.isascii():
         return text
@@ -43,7 +43,7 @@ def storable(text: str) -> str:
 
 
 def first_line(text: str, limit: int) -> str:
-    return trim(trim(storable(text)).replace("\0", "").partition("\n")[0])[:limit]
+    return trim(trim(sanitize(text)).replace("\0", "").partition("\n")[0])[:limit]
 
 
 FOUND, FIXED, STILL_PRESENT, REGRESSED = "found", "fixed", "still_present", "regressed"
@@ -62,8 +62,7 @@ class ReviewFinding:
 
     @property
     def id(self) -> str:
-        """Return the id of the finding, which stays the same in later cycles."""
-        return finding_id(self.severity, self.description)
+        return make_finding_id(self.severity, self.description)
 
 
 Findings = tuple[ReviewFinding, ...]
@@ -76,22 +75,21 @@ class Verification:  # the reviewer's statement on an earlier finding
     comment: str = ""
 
 
-def finding_id(severity: str, description: str) -> str:
-    """Return the id of a finding: "f-" and 12 hex digits of a hash of its text."""
-    text = f"{severity}:{trim(description)}"
-    return f"f-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}"
+def make_finding_id(severity: str, description: str) -> str:
+    """Return "f-" and 12 hex digits of the hash of a finding's severity and text."""
+    hashed_text = f"{severity}:{trim(description)}"
+    return f"f-{hashlib.sha256(hashed_text.encode('utf-8', 'replace')).hexdigest()[:12]}"
 
 
 def update_statuses(findings: Iterable[ReviewFinding], checks: Sequence[Verification]) -> Findings:
-    status = {check.finding: check.status for check in checks}
-    statuses = [(finding, status.get(finding.id, finding.status)) for finding in findings]
-    return tuple(replace(finding, status=latest) for finding, latest in statuses)
+    new_statuses = {check.finding: check.status for check in checks}
+    statuses = [(finding, new_statuses.get(finding.id, finding.status)) for finding in findings]
+    return tuple(replace(finding, status=new_status) for finding, new_status in statuses)
 
 
-def unresolved(findings: Iterable[ReviewFinding]) -> Findings:
-    """Return the findings that are not fixed, each only in its latest version."""
-    last = {finding.id: finding for finding in findings}
-    return tuple(finding for finding in last.values() if finding.status != FIXED)
+def find_unresolved(findings: Iterable[ReviewFinding]) -> Findings:
+    latest_findings = {finding.id: finding for finding in findings}
+    return tuple(finding for finding in latest_findings.values() if finding.status != FIXED)
 
 
 # Parse a reviewer's answer: blocks of ISSUE, VERIFICATION and REPORT, and the word APPROVED.
@@ -110,47 +108,45 @@ class ReviewReport:
 
 
 def parse_findings(answer: str) -> Findings:
-    """Return the findings in a reviewer's answer, except blocks without description."""
-    blocks = _blocks(answer, _ISSUE, lambda line: line in ("", _ISSUE))
-    parsed = [_parse_finding(block) for block in blocks]
-    return tuple(finding for finding in parsed if finding.description)
+    blocks = _gather(answer, _ISSUE, lambda line: line in ("", _ISSUE))
+    findings = [_parse_finding(block) for block in blocks]
+    return tuple(finding for finding in findings if finding.description)
 
 
 def parse_verifications(answer: str) -> tuple[Verification, ...]:
-    """Return what a reviewer says of old findings; an unclear status is STILL_PRESENT."""
-    heads = ("", _VERIFICATION, _ISSUE, _REPORT)
-    parsed = []
-    for block in _blocks(
-        answer, _VERIFICATION, lambda line: line in heads or line.startswith(_APPROVED)
+    """Parse the VERIFICATION blocks of a reviewer's answer, each on an old finding."""
+    end_lines = ("", _VERIFICATION, _ISSUE, _REPORT)
+    verifications = []
+    for block in _gather(
+        answer, _VERIFICATION, lambda line: line in end_lines or line.startswith(_APPROVED)
     ):
-        finding, status = _field(block, "FINDING_ID:"), _field(block, "STATUS:").lower()
+        finding, status = _read(block, "FINDING_ID:"), _read(block, "STATUS:").lower()
         status = status if status in (FIXED, REGRESSED) else STILL_PRESENT
         if finding:
-            parsed.append(Verification(finding, status, _field(block, "COMMENT:")))
-    return tuple(parsed)
+            verifications.append(Verification(finding, status, _read(block, "COMMENT:")))
+    return tuple(verifications)
 
 
 def parse_report(answer: str) -> ReviewReport | None:
-    for block in _blocks(answer, _REPORT, lambda line: line != "" and not line.startswith(_FIELDS)):
+    for block in _gather(answer, _REPORT, lambda line: line != "" and not line.startswith(_FIELDS)):
         if any(block):
-            satisfaction, risk, needs_review, summary = (_field(block, field) for field in _FIELDS)
+            satisfaction, risk, needs_review, summary = (_read(block, field) for field in _FIELDS)
             is_needed = needs_review.lower() in ("yes", "true")
             return ReviewReport(satisfaction.lower(), risk.lower(), is_needed, summary)
     return None
 
 
 def is_approved(answer: str) -> bool:
-    """Return whether any line of an answer begins with `APPROVED:`."""
-    return any(line.startswith(_APPROVED) for line in _lines(answer))
+    return any(line.startswith(_APPROVED) for line in _split_lines(answer))
 
 
-def _lines(answer: str) -> list[str]:
+def _split_lines(answer: str) -> list[str]:
     return [trim(line) for line in answer.split("\n")]
 
 
-def _blocks(answer: str, head: str, ends: Callable[[str], bool]) -> Iterator[list[str]]:
+def _gather(answer: str, head: str, ends: Callable[[str], bool]) -> Iterator[list[str]]:
     block: list[str] | None = None
-    for line in _lines(answer):
+    for line in _split_lines(answer):
         if block is not None and not ends(line):
             block.append(line)
             continue
@@ -161,22 +157,22 @@ def _blocks(answer: str, head: str, ends: Callable[[str], bool]) -> Iterator[lis
         yield block
 
 
-def _field(block: list[str], field: str) -> str:
-    lines = [line for line in block if line.startswith(field)]
-    return trim(lines[-1].removeprefix(field)) if lines else ""
+def _read(block: list[str], field: str) -> str:
+    field_lines = [line for line in block if line.startswith(field)]
+    return trim(field_lines[-1].removeprefix(field)) if field_lines else ""
 
 
 def _parse_finding(block: list[str]) -> ReviewFinding:
-    description: list[str] = []
-    continues = False
+    description_lines: list[str] = []
+    in_description = False
     for line in block:
-        if line.startswith(_DESCRIPTION) and not continues:
-            description, continues = [trim(line.removeprefix(_DESCRIPTION))], True
+        if line.startswith(_DESCRIPTION) and not in_description:
+            description_lines, in_description = [trim(line.removeprefix(_DESCRIPTION))], True
         elif line.startswith((_SEVERITY, _APPROVED)):
-            continues = False
-        elif continues:
-            description.append(line)
-    return ReviewFinding(_field(block, _SEVERITY) or MAJOR, trim(" ".join(description)))
+            in_description = False
+        elif in_description:
+            description_lines.append(line)
+    return ReviewFinding(_read(block, _SEVERITY) or MAJOR, trim(" ".join(description_lines)))
 
 
 D = TypeVar("D")
@@ -243,21 +239,20 @@ class CycleState:
 
     @property
     def budget_share(self) -> float:
-        """Return the US dollars that the next answer may cost: an even share of the rest."""
-        cycles = max(self.max_cycles - self.cycle + 1, 1)
-        return max(self.max_budget_usd - self.total_cost_usd, 0) / (2 * cycles)
+        """Return the next answer's even share of the remaining budget, in US dollars."""
+        remaining_cycles = max(self.max_cycles - self.cycle + 1, 1)
+        return max(self.max_budget_usd - self.total_cost_usd, 0) / (2 * remaining_cycles)
 
     def to_state(self) -> dict[str, Any]:
-        keys, table = ("severity", "description", "cycle"), self.quasar_table()
+        finding_keys, table = ("severity", "description", "cycle"), self.to_quasar_table()
         for name in ("findings", "all_findings"):
-            table[name] = [_select(finding, keys) for finding in getattr(self, name)]
-        return {**table, MORE: self.extra_table()}
+            table[name] = [_select(finding, finding_keys) for finding in getattr(self, name)]
+        return {**table, MORE: self.to_extra_table()}
 
-    def quasar_table(self) -> dict[str, Any]:
-        """Return the table of a quasar checkpoint: its 19 keys, in the order of quasar."""
+    def to_quasar_table(self) -> dict[str, Any]:
         return {"version": VERSION, **_select(self, _HEAD), "phase": PHASES.index(self.phase)}
 
-    def extra_table(self) -> dict[str, Any]:
+    def to_extra_table(self) -> dict[str, Any]:
         table = {**_select(self, _MORE), "beads": dict(self.beads)}
         for name in ("findings", "all_findings"):
             table[name] = [_select(finding, ("id", "status")) for finding in getattr(self, name)]
@@ -275,58 +270,58 @@ class CycleState:
         source: str = f"state.{KEY}",
         numbers: tuple[str, ...] = PHASES,
     ) -> CycleState:
-        """Parse a table of gitckpt or quasar; `numbers` lists the phases by their number."""
-        head, extra = _Table(table, source), _Table(table.get(MORE, {}), f"{source}.{MORE}")
-        version = head.count("version", required=True)
+        """Parse a table of gitckpt or quasar; `numbers[i]` is the name of phase number i."""
+        main_table, extra = _Reader(table, source), _Reader(table.get(MORE, {}), f"{source}.{MORE}")
+        version = main_table.count("version", required=True)
         if version > VERSION:
             problem = f"{version} is not supported"
             hint = "read this state with the program that wrote it"
-            raise NewerCheckpoint(head.source, "version", problem, hint=hint)
+            raise NewerCheckpoint(main_table.source, "version", problem, hint=hint)
         if version < VERSION:
-            raise head.invalid("version", f"{version} is not supported")
-        values = {name: read(head, name) for name, read in _HEAD.items()}
-        values |= {name: read(extra, name) for name, read in _MORE.items()}
-        number = head.count("phase", required=True)
+            raise main_table.invalid("version", f"{version} is not supported")
+        field_values = {name: read(main_table, name) for name, read in _HEAD.items()}
+        field_values |= {name: read(extra, name) for name, read in _MORE.items()}
+        phase_number = main_table.count("phase", required=True)
         # Prefer the name of the phase to its number, which has changed twice.
         is_named = "phase" in extra.values
-        if not is_named and number >= len(numbers):
+        if not is_named and phase_number >= len(numbers):
             names = ", ".join(f"{position} {name}" for position, name in enumerate(numbers))
-            raise head.invalid("phase", f"{number} is not a phase: {names}")
-        phase = extra.choice("phase", PHASES) if is_named else numbers[number]
+            raise main_table.invalid("phase", f"{phase_number} is not a phase: {names}")
+        phase = extra.choice("phase", PHASES) if is_named else numbers[phase_number]
         failed_in = extra.choice("failed_in", PHASES, default="") if phase == ERROR else ""
-        cycle = values["cycle"]
+        cycle = field_values["cycle"]
         if cycle < 1 and not {phase, failed_in} & {IDLE, BEAD_CREATED}:
-            raise head.invalid("cycle", f"is {cycle}, but cycles count from 1")
-        beads = extra.table("beads").all_texts()
-        all_findings = _read_findings(head, extra, "all_findings")
-        if "beads" not in extra.values and values["child_bead_ids"]:
-            beads = {finding.id: "" for finding in all_findings}
+            raise main_table.invalid("cycle", f"is {cycle}, but cycles count from 1")
+        issue_ids = extra.table("beads").all_texts()
+        all_findings = _read_findings(main_table, extra, "all_findings")
+        if "beads" not in extra.values and field_values["child_bead_ids"]:
+            issue_ids = {finding.id: "" for finding in all_findings}
         if MORE not in table:
             # A checkpoint of quasar has the commit of an unfinished cycle only in `git_sha`.
-            if phase in _COMMITTED and len(values["cycle_commits"]) < cycle:
-                values["last_cycle_sha"] = values["git_sha"]
+            if phase in _COMMITTED and len(field_values["cycle_commits"]) < cycle:
+                field_values["last_cycle_sha"] = field_values["git_sha"]
             # quasar does not record whether the work was committed; committing twice is harmless.
             if phase == CODE_COMPLETE:
-                values["uncommitted"] = "cycle"
-        values |= {"phase": phase, "failed_in": failed_in, "beads": beads}
-        values |= {
-            "findings": _read_findings(head, extra, "findings"),
+                field_values["uncommitted"] = "cycle"
+        field_values |= {"phase": phase, "failed_in": failed_in, "beads": issue_ids}
+        field_values |= {
+            "findings": _read_findings(main_table, extra, "findings"),
             "all_findings": all_findings,
         }
-        values["sessions"] = extra.table("sessions").all_texts()
-        values["verifications"] = tuple(
+        field_values["sessions"] = extra.table("sessions").all_texts()
+        field_values["verifications"] = tuple(
             Verification(check.text("id"), check.choice("status", STATUSES), check.text("comment"))
             for check in extra.tables("verifications")
         )
         if (report := extra.table("report")).values:
             texts = {name: report.text(name) for name in ("satisfaction", "risk", "summary")}
             needs_review = report.flag("needs_human_review")
-            values["report"] = ReviewReport(needs_human_review=needs_review, **texts)
-        return cls(**values)
+            field_values["report"] = ReviewReport(needs_human_review=needs_review, **texts)
+        return cls(**field_values)
 
 
-class _Table(TableReader):
-    """A reader of quasar's tables, where a missing value means zero, empty or false."""
+class _Reader(TableReader):
+    """Reads the values of a review's table; a missing value is read as 0, "" or False."""
 
     kinds: Mapping[type, str] = {**TableReader.kinds, int: "a whole number"}
 
@@ -374,33 +369,33 @@ class _Table(TableReader):
             raise self.invalid(key, f"is {value!r:.60}, not one of {', '.join(words)}")
         return value
 
-    def table(self, key: str) -> _Table:
-        return _Table(self.values.get(key, {}), f"{self.source}.{key}")
+    def table(self, key: str) -> _Reader:
+        return _Reader(self.values.get(key, {}), f"{self.source}.{key}")
 
-    def tables(self, key: str) -> list[_Table]:
+    def tables(self, key: str) -> list[_Reader]:
         values: list[Any] = self.value(key, list, [])
-        return [_Table(value, f"{self.source}.{key}[{i}]") for i, value in enumerate(values)]
+        return [_Reader(value, f"{self.source}.{key}[{i}]") for i, value in enumerate(values)]
 
 
 # Keys of the table and of `more` in their order, each with its reader.
-_HEAD: dict[str, Callable[[_Table, str], Any]] = {
-    **dict.fromkeys(("phase_id", "nebula_name", "created_at", "git_sha"), _Table.text),
-    **dict.fromkeys(("task_bead_id", "task_title"), _Table.text),
-    **dict.fromkeys(("cycle", "max_cycles", "phase"), _Table.count),
-    **dict.fromkeys(("total_cost_usd", "max_budget_usd"), _Table.number),
-    **dict.fromkeys(("coder_output", "review_output", "lint_output"), _Table.text),
-    "base_commit_sha": _Table.text,
-    **dict.fromkeys(("cycle_commits", "child_bead_ids"), _Table.texts),
-    "refactored": _Table.flag,
+_HEAD: dict[str, Callable[[_Reader, str], Any]] = {
+    **dict.fromkeys(("phase_id", "nebula_name", "created_at", "git_sha"), _Reader.text),
+    **dict.fromkeys(("task_bead_id", "task_title"), _Reader.text),
+    **dict.fromkeys(("cycle", "max_cycles", "phase"), _Reader.count),
+    **dict.fromkeys(("total_cost_usd", "max_budget_usd"), _Reader.number),
+    **dict.fromkeys(("coder_output", "review_output", "lint_output"), _Reader.text),
+    "base_commit_sha": _Reader.text,
+    **dict.fromkeys(("cycle_commits", "child_bead_ids"), _Reader.texts),
+    "refactored": _Reader.flag,
 }
-_MORE: dict[str, Callable[[_Table, str], Any]] = {
-    **dict.fromkeys(("phase", "failed_in", "problem"), _Table.text),
-    **dict.fromkeys(("filter_output", "filter_check_name"), _Table.text),
-    "filter_history": _Table.texts,
-    **dict.fromkeys(("original_description", "refactor_description"), _Table.text),
-    **dict.fromkeys(("last_cycle_sha", "uncommitted"), _Table.text),
-    "lint_fixes": _Table.count,
-    "struggle": _Table.text,
+_MORE: dict[str, Callable[[_Reader, str], Any]] = {
+    **dict.fromkeys(("phase", "failed_in", "problem"), _Reader.text),
+    **dict.fromkeys(("filter_output", "filter_check_name"), _Reader.text),
+    "filter_history": _Reader.texts,
+    **dict.fromkeys(("original_description", "refactor_description"), _Reader.text),
+    **dict.fromkeys(("last_cycle_sha", "uncommitted"), _Reader.text),
+    "lint_fixes": _Reader.count,
+    "struggle": _Reader.text,
 }
 
 
@@ -408,16 +403,16 @@ def _describe_value(value: object) -> str:
     return f"{value!r:.40} ({type(value).__name__})"
 
 
-def _select(record: object, names: Iterable[str]) -> dict[str, Any]:
-    values = {name: getattr(record, name) for name in names}
-    lists = {key: list(value) for key, value in values.items() if isinstance(value, tuple)}
-    return values | lists
+def _select(source: object, names: Iterable[str]) -> dict[str, Any]:
+    selected_values = {name: getattr(source, name) for name in names}
+    lists = {key: list(value) for key, value in selected_values.items() if isinstance(value, tuple)}
+    return selected_values | lists
 
 
-def _read_findings(head: _Table, extra: _Table, name: str) -> Findings:
-    statuses = extra.tables(name)  # quasar's own tables have no status
+def _read_findings(quasar_table: _Reader, extra_table: _Reader, name: str) -> Findings:
+    statuses = extra_table.tables(name)  # quasar's own tables have no status
     findings = []
-    for i, table in enumerate(head.tables(name)):
+    for i, table in enumerate(quasar_table.tables(name)):
         severity, description = table.text("severity"), table.text("description")
         finding = ReviewFinding(severity, description, table.count("cycle"))
         if i < len(statuses) and statuses[i].text("id") == finding.id:
@@ -426,6 +421,5 @@ def _read_findings(head: _Table, extra: _Table, name: str) -> Findings:
     return tuple(findings)
 
 
-def phase_to_resume(state: CycleState) -> str:
-    """Return the phase in which a review resumes: after an error, the failed phase."""
+def find_resume_phase(state: CycleState) -> str:
     return state.phase if state.phase != ERROR else state.failed_in or CODING

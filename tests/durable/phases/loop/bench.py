@@ -20,9 +20,9 @@ from gitckpt.durable.driver import driver
 from gitckpt.durable.driver.driver import CONTINUE, Driver
 from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.durable.pipeline import launch
-from gitckpt.durable.pipeline.definition import PipelineDefinition, parse
+from gitckpt.durable.pipeline.definition import PipelineDefinition, parse_pipelines
 from gitckpt.durable.run.attempts import CurrentAttempt, Session
-from gitckpt.durable.run.opener import reopen
+from gitckpt.durable.run.opener import reopen_run
 from gitckpt.model.checkpoint import LOOP
 from gitckpt.store.store import inside
 from tests.conftest import Checkout
@@ -106,7 +106,7 @@ class Bench:
         self.checkout, self.store, self.sleeper = checkout, store, sleeper
         self.listener = Listener()
         self.run = ""
-        self.definition = pipelines.preset("loop", driver.OPTIONS)
+        self.definition = pipelines.read_preset("loop", driver.OPTIONS)
         self._programs, self._asked, self._script = (
             directory / "programs",
             directory / "asked",
@@ -158,7 +158,7 @@ class Bench:
 
     def pipeline(self, text: str) -> PipelineDefinition:
         """Let later runs use the pipeline of a text."""
-        (self.definition,) = parse(text, "gitckpt.toml", driver.OPTIONS).values()
+        (self.definition,) = parse_pipelines(text, "gitckpt.toml", driver.OPTIONS).values()
         return self.definition
 
     def start(self, **inputs: str) -> str:
@@ -175,7 +175,9 @@ class Bench:
         } | inputs
         said = {name: value for name, value in said.items() if name in self.definition.inputs}
         given = launch.read_inputs(inside(self.store), self.definition, said)
-        self.run = str(launch.start(inside(self.store), self.definition, given, name="plan").run)
+        self.run = str(
+            launch.start_run(inside(self.store), self.definition, given, name="plan").run
+        )
         return self.run
 
     def drive(self, *, again: str | None = None, forget: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -185,11 +187,11 @@ class Bench:
             again: a phase to repeat.
             forget: keys of the state to remove, as the phase no longer needs them.
         """
-        opening = reopen(inside(self.store), self.run, adapter="plumbing", again=True)
+        opening = reopen_run(inside(self.store), self.run, adapter="plumbing", again=True)
         opened = Run(Session(opening, self.sleeper))
         try:
             if again is not None:
-                driver.redo(opened, again, forget)
+                driver.redo_phase(opened, again, forget)
             self._driver(opened).drive()
             opened.finish()
         finally:
@@ -201,7 +203,7 @@ class Bench:
         self.listener.kill_at = at.encode()
         opened = go_on(self.store, self.run, self.sleeper)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(CurrentAttempt, "_fail", lambda *_: None)
+            patch.setattr(CurrentAttempt, "_record_failure", lambda *_: None)
             with pytest.raises(Killed):
                 self._driver(opened).drive()
         crash(opened)

@@ -571,8 +571,8 @@ class TestDone:
     )
     def test_of_others_only_the_shell_can_tell(self, tmp_path: Path, command: str) -> None:
         (tmp_path / "there").touch()
-        assert Client("a", command).missing(dict(os.environ), str(tmp_path)) is None
-        assert Client("a", "./gone").missing(dict(os.environ), str(tmp_path)) == "./gone"
+        assert Client("a", command).find_missing(dict(os.environ), str(tmp_path)) is None
+        assert Client("a", "./gone").find_missing(dict(os.environ), str(tmp_path)) == "./gone"
 
     def test_beads_is_missing(self, bench: Bench) -> None:
         bench.start(issues="bd-1")

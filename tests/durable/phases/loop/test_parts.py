@@ -14,19 +14,19 @@ from gitckpt.durable.driver import driver
 from gitckpt.durable.phases.loop import loop
 from gitckpt.durable.phases.loop import loop as tracker
 from gitckpt.durable.phases.loop.loop import IssueStatus, LoopOptions
-from gitckpt.durable.pipeline.definition import parse, preset
+from gitckpt.durable.pipeline.definition import parse_pipelines, read_preset
 
 # Options
 
 
 def read(**said: str) -> LoopOptions:
-    return loop.read(lambda name: said.get(name, ""))
+    return loop.parse_options(lambda name: said.get(name, ""))
 
 
 def test_usual_options() -> None:
     expected = LoopOptions((), "", "", "", 100, 10.0, 3600.0, 300.0, "new")
     assert read(until_tests_pass="yes") == expected
-    usual = preset("loop", driver.OPTIONS).inputs
+    usual = read_preset("loop", driver.OPTIONS).inputs
     assert read(**{**usual, "until_tests_pass": "yes"}) == expected
 
 
@@ -136,7 +136,9 @@ plan = "plan.md"
 
 
 def test_with_in_a_pipeline_of_ones_own() -> None:
-    (phase,) = parse(OWN.format('done = "true"'), "gitckpt.toml", driver.OPTIONS)["own"].phases
+    (phase,) = parse_pipelines(OWN.format('done = "true"'), "gitckpt.toml", driver.OPTIONS)[
+        "own"
+    ].phases
     assert (phase.use, phase.options, driver.progress_keys(phase)) == (
         "loop",
         {"plan": "plan.md", "done": "true"},
@@ -153,7 +155,7 @@ def test_with_in_a_pipeline_of_ones_own() -> None:
 )
 def test_mistakes_in_with_have_a_line(line: str, problem: tuple[int, str]) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse(OWN.format(line), "gitckpt.toml", driver.OPTIONS)
+        parse_pipelines(OWN.format(line), "gitckpt.toml", driver.OPTIONS)
     assert [(each.line, each.text) for each in caught.value.mistakes] == [problem]
 
 
@@ -212,11 +214,14 @@ Make them pass. This is their last output:
 
 
 def test_whole_prompt() -> None:
-    assert loop.build_prompt(loop.default_template(), TASK, "\n1 failed\n", " Use tabs.\n") == WHOLE
+    assert (
+        loop.build_prompt(loop.read_default_template(), TASK, "\n1 failed\n", " Use tabs.\n")
+        == WHOLE
+    )
 
 
 def test_prompt_without_issues() -> None:
-    said = loop.build_prompt(loop.default_template(), loop.Assignment("p.md", "", (), ""), "")
+    said = loop.build_prompt(loop.read_default_template(), loop.Assignment("p.md", "", (), ""), "")
     assert not {"Beads", "**", "failed"} & set(said.split())
     assert "4. Run all tests (`pytest` or `make test`)." in said
     assert said.endswith("emit /clear.\n")
@@ -256,7 +261,7 @@ def beads(
     said: object, *issues: str, code: int = 0, ended_by: str = EXIT, tail: str = ""
 ) -> IssueStatus:
     data = said if isinstance(said, bytes) else json.dumps(said).encode()
-    return tracker.beads_status(
+    return tracker.query_beads(
         issues or ("bd-1",), lambda _: (CommandResult(code, ended_by, tail, 0.1), data)
     )
 
@@ -364,7 +369,7 @@ def test_rlm_25_no_issues_are_no_answer() -> None:
     ],
 )
 def test_a_command_that_knows(outcome: CommandResult, problem: str) -> None:
-    assert tracker.command_status("check", lambda _: outcome) == IssueStatus((), (), problem)
+    assert tracker.run_done_command("check", lambda _: outcome) == IssueStatus((), (), problem)
 
 
 # Tests
@@ -394,24 +399,24 @@ def test_a_command_that_knows(outcome: CommandResult, problem: str) -> None:
 )
 def test_makefiles_with_a_target(tmp_path: Path, makefile: str, is_found: bool) -> None:
     (tmp_path / "Makefile").write_text(makefile)
-    assert loop.find_tests(str(tmp_path), {"PATH": str(tmp_path)}) == (
+    assert loop.find_test_command(str(tmp_path), {"PATH": str(tmp_path)}) == (
         "make test" if is_found else ""
     )
 
 
 def test_the_first_makefile_counts(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("test:\n")
-    assert loop.find_tests(str(tmp_path), {"PATH": ""}) == "make test"
+    assert loop.find_test_command(str(tmp_path), {"PATH": ""}) == "make test"
     (tmp_path / "GNUmakefile").write_text("all:\n")
-    assert loop.find_tests(str(tmp_path), {"PATH": ""}) == ""
+    assert loop.find_test_command(str(tmp_path), {"PATH": ""}) == ""
 
 
 def test_pytest_goes_before_make(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("test:\n")
     (tmp_path / "pytest").write_text("#!/bin/sh\n")
-    assert loop.find_tests(str(tmp_path), {"PATH": str(tmp_path)}) == "make test"
+    assert loop.find_test_command(str(tmp_path), {"PATH": str(tmp_path)}) == "make test"
     os.chmod(tmp_path / "pytest", 0o755)
-    assert loop.find_tests(str(tmp_path), {"PATH": str(tmp_path)}) == "pytest -v --tb=short"
+    assert loop.find_test_command(str(tmp_path), {"PATH": str(tmp_path)}) == "pytest -v --tb=short"
 
 
 @pytest.mark.parametrize(
@@ -430,4 +435,4 @@ def test_pytest_goes_before_make(tmp_path: Path) -> None:
     ],
 )
 def test_what_tests_say(outcome: CommandResult, tested: loop.TestResult) -> None:
-    assert loop.run("pytest", lambda _: outcome, 300) == tested
+    assert loop.run_tests("pytest", lambda _: outcome, 300) == tested

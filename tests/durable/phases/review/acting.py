@@ -143,7 +143,7 @@ class Bench:
             refactor=lambda: self.tasks.pop(0) if self.tasks else None,
             clock=lambda: 1_800_000_000_000_000,
         )
-        return review.go()
+        return review.run_cycles()
 
     def resume(self, state: CycleState | dict[str, Any] | None = None, **options: Any) -> Verdict:
         """Resume in a new process, from the newest record or from another state."""

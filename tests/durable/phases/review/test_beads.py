@@ -71,7 +71,9 @@ class Tracker:
         return ended(0), json.dumps({"id": f"bd-9.{len(self.issues)}"}).encode()
 
     def file(self, *findings: ReviewFinding, **state: object) -> CycleState:
-        filing = phase.Filing(Beads("bd-9", "ckpt-20270115-080000-x", self.call), self.said.append)
+        filing = phase.IssueFiling(
+            Beads("bd-9", "ckpt-20270115-080000-x", self.call), self.said.append
+        )
         return filing.file(replace(CycleState(all_findings=findings), **state))  # type: ignore[arg-type]
 
 
@@ -287,4 +289,4 @@ class TestReview:
         assert (done.code, done.err.splitlines()[0]) == (2, "error: '../x' is not an issue id")
         assert stage.runs() == []
         with pytest.raises(UsageError):
-            phase.read(lambda name: {"title": "x", "epic": "-x"}.get(name, ""))
+            phase.parse_options(lambda name: {"title": "x", "epic": "-x"}.get(name, ""))

@@ -32,7 +32,7 @@ def test_all_that_changed_is_committed(checkout: Checkout, commits: Commits) -> 
     checkout.write("a.log", "ignored")
     (checkout.path / "gone").unlink()
     sha = commits.commit("t-1", 2, "Add a login\nand more", " (lint fix)")
-    assert sha == commits.head() == checkout.git("rev-parse", "HEAD")
+    assert sha == commits.read_head() == checkout.git("rev-parse", "HEAD")
     assert checkout.git("log", "-1", "--format=%B").strip() == "t-1/cycle-2: Add a login (lint fix)"
     assert checkout.git("show", "--name-status", "--format=", "HEAD").splitlines() == [
         "A\t.gitignore",
@@ -67,14 +67,18 @@ def test_the_subject(checkout: Checkout, commits: Commits, title: str, subject: 
 def test_the_first_commit_of_an_unborn_branch(make_checkout: object) -> None:
     checkout: Checkout = make_checkout()  # type: ignore[operator]
     commits = Commits(os.fspath(checkout.path))
-    assert (commits.head(), commits.commit("t-1", 1, "Add it"), commits.relation("")) == (
+    assert (
+        commits.read_head(),
+        commits.commit("t-1", 1, "Add it"),
+        commits.compare_to_head(""),
+    ) == (
         "",
         "",
         SAME,
     )
     checkout.write("new", "z")
     assert commits.commit("t-1", 1, "Add it") == checkout.git("rev-parse", "HEAD")
-    assert commits.relation("") == ANCESTOR
+    assert commits.compare_to_head("") == ANCESTOR
 
 
 def test_hooks_of_the_user_run_with_the_variables_that_are_given(checkout: Checkout) -> None:
@@ -129,12 +133,12 @@ def test_what_cannot_be_staged(checkout: Checkout, commits: Commits) -> None:
 def test_relation(checkout: Checkout, commits: Commits) -> None:
     first = checkout.git("rev-parse", "HEAD")
     second = checkout.commit("second")
-    assert [commits.relation(each) for each in (second, first)] == [SAME, ANCESTOR]
+    assert [commits.compare_to_head(each) for each in (second, first)] == [SAME, ANCESTOR]
     checkout.git("reset", "--quiet", "--hard", first)
-    assert commits.relation(second) == DIVERGED
+    assert commits.compare_to_head(second) == DIVERGED
     checkout.commit("other")
-    assert commits.relation(second) == DIVERGED
+    assert commits.compare_to_head(second) == DIVERGED
     tree = checkout.git("rev-parse", "HEAD^{tree}")
-    assert [commits.relation(each) for each in ("0" * 40, "1" * 39, tree, "--all", "HEAD")] == [
-        UNKNOWN
-    ] * 5
+    assert [
+        commits.compare_to_head(each) for each in ("0" * 40, "1" * 39, tree, "--all", "HEAD")
+    ] == [UNKNOWN] * 5

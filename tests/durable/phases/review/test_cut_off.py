@@ -15,12 +15,12 @@ import pytest
 
 from gitckpt import AgentFailed, PhaseOptions, Progress, Run, Store
 from gitckpt.durable.phases.review.cycle import Commits, Review, Verdict
-from gitckpt.durable.phases.review.state import KEY, CycleState, finding_id
+from gitckpt.durable.phases.review.state import KEY, CycleState, make_finding_id
 from tests.conftest import Checkout
 from tests.durable.conftest import Killed, die, go_on, labels
 from tests.durable.phases.review.acting import APPROVED, REJECTED, Actor, Bench, Memory, Turn
 
-ONE, TWO = finding_id("major", "no test"), finding_id("major", "no docs")
+ONE, TWO = make_finding_id("major", "no test"), make_finding_id("major", "no docs")
 LINT = "cat work; ! grep -q ugly work"
 FILTERS = {"style": "true", "vet": "cat work; ! grep -q broken work"}
 
@@ -63,7 +63,7 @@ def go(bench: Bench, journal: Memory) -> Verdict:
         "refactor": changing_task(bench),
         "clock": lambda: 1_800_000_000_000_000,
     }
-    return Review(journal, bench.coder, bench.reviewer, commits, bench.options, **how).go()
+    return Review(journal, bench.coder, bench.reviewer, commits, bench.options, **how).run_cycles()
 
 
 @pytest.fixture
@@ -283,7 +283,7 @@ def work_of(run: Run, bench: Bench, dies_after: int = 0) -> Callable[[], str]:
         }
         assert (
             Review(journal, bench.coder, bench.reviewer, commits, bench.options, **how)
-            .go()
+            .run_cycles()
             .approved
         )
         return checkout.git("rev-parse", "HEAD")

@@ -19,7 +19,7 @@ from gitckpt.durable.phases.review.state import (
     CycleState,
     ReviewFinding,
 )
-from gitckpt.formats.systems.quasar import cycle_of
+from gitckpt.formats.systems.quasar import parse_cycle
 from gitckpt.model import toml
 from tests.durable.phases.review.examples import EMPTY, MANY_CYCLES, MID_CYCLE, STATES
 
@@ -164,7 +164,7 @@ class TestTable:
             InvalidCheckpoint,
             match=r"state\.review\.more: phase: is 'resting', not one of idle, bead_created",
         ):
-            CycleState.from_state(table(more={**MID_CYCLE.extra_table(), "phase": "resting"}))
+            CycleState.from_state(table(more={**MID_CYCLE.to_extra_table(), "phase": "resting"}))
 
     def test_a_later_version_is_refused_as_such(self) -> None:
         with pytest.raises(NewerCheckpoint, match="2 is not supported"):
@@ -225,7 +225,7 @@ class TestStored:
 
 class TestFile:
     def test_quasar_s_sample_of_hostile_strings(self) -> None:
-        state = cycle_of((SAMPLES / "mid_cycle_hostile_strings.toml").read_bytes(), "sample")
+        state = parse_cycle((SAMPLES / "mid_cycle_hostile_strings.toml").read_bytes(), "sample")
         assert state == CycleState(
             phase_id="finding-lifecycle",
             nebula_name="Reviewer Memory",
@@ -256,7 +256,7 @@ class TestFile:
     @pytest.mark.parametrize(("cycle", "commits", "findings"), [(1, 1, 1), (2, 2, 2), (4, 4, 4)])
     def test_quasar_s_real_ones(self, cycle: int, commits: int, findings: int) -> None:
         data = (SAMPLES / f"quasar-5r9x.cycle{cycle}.toml").read_bytes()
-        state = cycle_of(data, "sample")
+        state = parse_cycle(data, "sample")
         assert (state.cycle, state.phase, len(state.cycle_commits), len(state.all_findings)) == (
             cycle,
             "resolving_issues",
@@ -267,7 +267,7 @@ class TestFile:
 
     def test_one_that_cannot_be_read_is_refused_with_the_place(self) -> None:
         with pytest.raises(InvalidCheckpoint) as caught:
-            cycle_of((SAMPLES / "UNREADABLE_split_rune.toml").read_bytes(), "UNREADABLE.toml")
+            parse_cycle((SAMPLES / "UNREADABLE_split_rune.toml").read_bytes(), "UNREADABLE.toml")
         assert (
             caught.value.message
             == "UNREADABLE.toml: is not UTF-8 in line 24: a character was cut in the middle"
@@ -288,9 +288,9 @@ class TestFile:
     )
     def test_other_damage(self, text: str, said: str) -> None:
         with pytest.raises(InvalidCheckpoint) as caught:
-            cycle_of(text, "a.toml")
+            parse_cycle(text, "a.toml")
         assert caught.value.message.startswith(said)
 
     def test_a_time_without_a_zone_is_taken_for_utc(self) -> None:
         text = "version = 1\ncycle = 1\nphase = 2\ncreated_at = 2026-03-01T04:16:02.408934567"
-        assert cycle_of(text, "a.toml").created_at == "2026-03-01T04:16:02.408934Z"
+        assert parse_cycle(text, "a.toml").created_at == "2026-03-01T04:16:02.408934Z"

@@ -15,8 +15,8 @@ from gitckpt.durable.phases.review.state import (
     STILL_PRESENT,
     ReviewFinding,
     Verification,
-    finding_id,
-    unresolved,
+    find_unresolved,
+    make_finding_id,
     update_statuses,
 )
 
@@ -28,7 +28,7 @@ THREE = ReviewFinding("minor", "bug C", 2)
 class TestFindingId:
     def test_it_is_quasar_s(self) -> None:
         digest = hashlib.sha256("major:it's broken — ✓".encode()).hexdigest()
-        assert finding_id("major", "it's broken — ✓") == f"f-{digest[:12]}"
+        assert make_finding_id("major", "it's broken — ✓") == f"f-{digest[:12]}"
 
     def test_sha256sum_finds_the_same(self) -> None:
         assert [ONE.id, TWO.id, THREE.id] == ["f-e9efd919a8f6", "f-d941e571f8a2", "f-e6304c311840"]
@@ -37,7 +37,7 @@ class TestFindingId:
         "white", [" ", "\t", "\r\n", "\v\f", "\x85", "\xa0", "\u2003", "\u3000"]
     )
     def test_white_space_around_it_does_not_matter(self, white: str) -> None:
-        assert finding_id("major", f"{white}missing check{white}") == finding_id(
+        assert make_finding_id("major", f"{white}missing check{white}") == make_finding_id(
             "major", "missing check"
         )
 
@@ -45,15 +45,17 @@ class TestFindingId:
         "text", ["missing  check", "missing check\x1f", "Missing check", "missing check."]
     )
     def test_any_other_difference_does(self, text: str) -> None:
-        assert finding_id("major", text) != finding_id("major", "missing check")
+        assert make_finding_id("major", text) != make_finding_id("major", "missing check")
 
     def test_the_severity_does(self) -> None:
-        assert finding_id("critical", "missing check") != finding_id("minor", "missing check")
+        assert make_finding_id("critical", "missing check") != make_finding_id(
+            "minor", "missing check"
+        )
 
     @given(st.text(), st.text())
     def test_it_has_one_shape_and_is_always_the_same(self, severity: str, description: str) -> None:
-        made = finding_id(severity, description)
-        assert made == finding_id(severity, description)
+        made = make_finding_id(severity, description)
+        assert made == make_finding_id(severity, description)
         assert made.startswith("f-")
         assert len(made) == 14
         assert set(made[2:]) <= set("0123456789abcdef")
@@ -104,15 +106,17 @@ class TestUnresolved:
             ReviewFinding("major", "bug B", 1, FIXED),
             ReviewFinding("minor", "bug C", 2, REGRESSED),
         ]
-        assert unresolved(findings) == (ONE, findings[2])
+        assert find_unresolved(findings) == (ONE, findings[2])
 
     def test_each_counts_once_as_it_was_found_last(self) -> None:
         again = ReviewFinding("critical", "bug A", 3, FOUND)
-        assert unresolved([ReviewFinding("critical", "bug A", 1, STILL_PRESENT), TWO, again]) == (
+        assert find_unresolved(
+            [ReviewFinding("critical", "bug A", 1, STILL_PRESENT), TWO, again]
+        ) == (
             again,
             TWO,
         )
 
     def test_one_that_is_found_again_after_it_was_fixed_is_open(self) -> None:
         again = ReviewFinding("critical", "bug A", 3)
-        assert unresolved([ReviewFinding("critical", "bug A", 1, FIXED), again]) == (again,)
+        assert find_unresolved([ReviewFinding("critical", "bug A", 1, FIXED), again]) == (again,)

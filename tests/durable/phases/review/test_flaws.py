@@ -10,7 +10,15 @@ import pytest
 
 from gitckpt import AgentFailed, MaxCyclesReached
 from gitckpt.durable.phases.review.cycle import Reply
-from gitckpt.durable.phases.review.state import CUT, FIXED, KEY, PHASES, CycleState, cut, finding_id
+from gitckpt.durable.phases.review.state import (
+    CUT,
+    FIXED,
+    KEY,
+    PHASES,
+    CycleState,
+    cut,
+    make_finding_id,
+)
 from gitckpt.model import toml
 from tests.conftest import Checkout
 from tests.durable.conftest import Killed
@@ -223,7 +231,7 @@ class TestMissing:
     """Fields that a faithful resume needs and quasar's checkpoint lacks."""
 
     def test_what_was_fixed_is_not_asked_for_again(self, main_checkout: Checkout) -> None:
-        one = finding_id("major", "one")
+        one = make_finding_id("major", "one")
         second = f"VERIFICATION:\nFINDING_ID: {one}\nSTATUS: fixed\n\n{REJECTED.format('two')}"
         bench = made(main_checkout, REJECTED.format("one"), second, APPROVED)
         bench.go()

@@ -19,14 +19,14 @@ LATER = replace(
 
 
 def test_the_coder_in_the_first_cycle() -> None:
-    assert cycle.coder_prompt(FIRST) == (
+    assert cycle.build_coder_prompt(FIRST) == (
         "Task t-1: Add a login\n\nImplement this task. Read the existing code first, "
         "then make the changes.\n"
     )
 
 
 def test_the_coder_later_gets_what_is_not_fixed() -> None:
-    assert cycle.coder_prompt(LATER) == (
+    assert cycle.build_coder_prompt(LATER) == (
         "Task t-1: Add a login\n\nYour last implementation has these issues:\n\n"
         "1. [minor] an old one\n2. [major] a new one\n\n"
         "Fix them. Read the files concerned first: they are the current state.\n"
@@ -35,7 +35,7 @@ def test_the_coder_later_gets_what_is_not_fixed() -> None:
 
 def test_the_coder_gets_the_reviewer_s_words_where_it_named_no_issue() -> None:
     state = replace(LATER, all_findings=(GONE,), findings=(), review_output="\nHm, no.\n")
-    assert cycle.coder_prompt(state) == (
+    assert cycle.build_coder_prompt(state) == (
         "Task t-1: Add a login\n\nThe reviewer did not approve of your last "
         "implementation, and said:\n\nHm, no.\n\n"
         "Do what is asked there. Read the files concerned first: they are the current state.\n"
@@ -50,7 +50,7 @@ def test_the_coder_after_a_change_of_the_task() -> None:
         refactor_description="Add a login by mail",
         coder_output="x" * 2001,
     )
-    assert cycle.coder_prompt(state) == (
+    assert cycle.build_coder_prompt(state) == (
         "Task t-1\n\n[REFACTOR: THE TASK WAS CHANGED]\n\n"
         "The task was changed while you were working. It was:\n---\nAdd a login\n---\n\n"
         "It is now:\n---\nAdd a login by mail\n---\n\n"
@@ -61,7 +61,7 @@ def test_the_coder_after_a_change_of_the_task() -> None:
 
 
 def test_the_coder_where_the_linter_complains() -> None:
-    assert cycle.lint_fix_prompt(replace(FIRST, lint_output="é" * 3001)) == (
+    assert cycle.build_lint_prompt(replace(FIRST, lint_output="é" * 3001)) == (
         "Task t-1: Add a login\n\nThe linter complains about your work; "
         "fix this before the review.\n\n"
         f"LINT OUTPUT:\n{'é' * 3000}{CUT}\n\nFix all of it. Read the files concerned first.\n"
@@ -69,7 +69,7 @@ def test_the_coder_where_the_linter_complains() -> None:
 
 
 def test_the_reviewer_in_the_first_cycle() -> None:
-    prompt = cycle.reviewer_prompt(replace(FIRST, coder_output="é" * 3001))
+    prompt = cycle.build_reviewer_prompt(replace(FIRST, coder_output="é" * 3001))
     assert prompt.startswith(
         "Task t-1: Add a login\n\nThe coder has finished, and says:\n\n"
         f"{'é' * 3000}{CUT}\n\nREVIEW INSTRUCTIONS:\n1. "
@@ -81,7 +81,7 @@ def test_the_reviewer_in_the_first_cycle() -> None:
 
 
 def test_the_reviewer_later_gets_all_findings_to_verify() -> None:
-    prompt = cycle.reviewer_prompt(LATER)
+    prompt = cycle.build_reviewer_prompt(LATER)
     assert (
         "VERIFICATION:\nFINDING_ID: the id\nSTATUS: fixed, still_present or regressed\n"
         "COMMENT: why\n"
@@ -94,7 +94,7 @@ def test_the_reviewer_later_gets_all_findings_to_verify() -> None:
 
 
 def test_the_reviewer_hears_of_what_the_linter_still_says() -> None:
-    prompt = cycle.reviewer_prompt(replace(FIRST, lint_output="y" * 2001))
+    prompt = cycle.build_reviewer_prompt(replace(FIRST, lint_output="y" * 2001))
     assert (
         f"NOTE: the coder did not fix these complaints of the linter:\n{'y' * 2000}{CUT}\n"
         in prompt

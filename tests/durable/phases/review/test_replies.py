@@ -11,7 +11,7 @@ from gitckpt.durable.phases.review.state import (
     ReviewFinding,
     ReviewReport,
     Verification,
-    finding_id,
+    make_finding_id,
 )
 
 
@@ -76,7 +76,7 @@ def test_findings(answer: str, found: list[tuple[str, str]]) -> None:
 def test_a_finding_has_the_id_of_its_words_and_is_found() -> None:
     (found,) = state.parse_findings("ISSUE:\nDESCRIPTION: missing check")
     assert found == ReviewFinding("major", "missing check", 0, "found")
-    assert found.id == finding_id("major", "missing check")
+    assert found.id == make_finding_id("major", "missing check")
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from gitckpt.durable.phases.review.state import (
     CycleState,
     ReviewFinding,
     ReviewReport,
-    finding_id,
+    make_finding_id,
 )
 from tests.conftest import Checkout
 from tests.durable.phases.review.acting import APPROVED, REJECTED, Actor, Bench, Memory, Turn
@@ -87,7 +87,8 @@ def test_rejected_then_approved(main_checkout: Checkout) -> None:
     bench = made(
         main_checkout,
         *rejected("no test"),
-        f"VERIFICATION:\nFINDING_ID: {finding_id('major', 'no test')}\nSTATUS: fixed\n\n{APPROVED}",
+        f"VERIFICATION:\nFINDING_ID: {make_finding_id('major', 'no test')}\n"
+        f"STATUS: fixed\n\n{APPROVED}",
     )
     assert bench.go() == Verdict(True, 2, 1.0, (ReviewFinding("major", "no test", 1, FIXED),), DONE)
     assert bench.log() == ["first", "t-1/cycle-1: Add a login", "t-1/cycle-2: Add a login"]
@@ -654,7 +655,7 @@ def test_the_rest_of_the_state_is_left_alone(main_checkout: Checkout) -> None:
 
 def test_statuses_over_the_cycles(main_checkout: Checkout) -> None:
     said = (
-        f"VERIFICATION:\nFINDING_ID: {finding_id('major', 'one')}\nSTATUS: {{}}\n"
+        f"VERIFICATION:\nFINDING_ID: {make_finding_id('major', 'one')}\nSTATUS: {{}}\n"
         "COMMENT: see line 3\n\n"
     )
     bench = made(
@@ -668,7 +669,7 @@ def test_statuses_over_the_cycles(main_checkout: Checkout) -> None:
         [(each["id"], each["status"]) for each in table[KEY]["more"]["all_findings"]]
         for table in bench.journal.recorded
     ]
-    one, two = finding_id("major", "one"), finding_id("major", "two")
+    one, two = make_finding_id("major", "one"), make_finding_id("major", "two")
     assert [] in seen
     assert seen[-1] == [(one, FIXED), (two, FOUND)]
     assert [(one, STILL_PRESENT), (two, FOUND)] in seen

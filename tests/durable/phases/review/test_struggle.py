@@ -47,12 +47,12 @@ def test_likeness(one: str, other: str, alike: float) -> None:
 def test_overlap_is_with_earlier_cycles_only() -> None:
     current = findings(BUG, "something else")
     state = CycleState(cycle=2, findings=current, all_findings=(*findings(BUG, cycle=1), *current))
-    assert stall.struggle_signs(state).overlap == 0.5
+    assert stall.measure_struggle(state).overlap == 0.5
     assert (
-        stall.struggle_signs(CycleState(cycle=2, findings=current, all_findings=current)).overlap
+        stall.measure_struggle(CycleState(cycle=2, findings=current, all_findings=current)).overlap
         == 0.0
     )
-    assert stall.finding_overlap((), current) == 0.0
+    assert stall.measure_overlap((), current) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_overlap_is_with_earlier_cycles_only() -> None:
 )
 def test_burn(cycle: int, cycles: int, cost: float, budget: float, burn: float) -> None:
     assert (
-        stall.relative_cost(
+        stall.compare_cost(
             CycleState(cycle=cycle, max_cycles=cycles, total_cost_usd=cost, max_budget_usd=budget)
         )
         == burn
@@ -105,7 +105,7 @@ STUCK = {
     ],
 )
 def test_reason(said: dict[str, object], reason: str) -> None:
-    assert stall.struggle_reason(CycleState(**said)) == reason  # type: ignore[arg-type]
+    assert stall.explain_struggle(CycleState(**said)) == reason  # type: ignore[arg-type]
 
 
 def test_all_signs_together_are_one() -> None:
