@@ -90,6 +90,7 @@ from gitckpt.store.snapshot.manifest import Extras as Extras
 from gitckpt.store.store import Store as Store
 from gitckpt.store.usage import Usage as Usage
 from gitckpt.store.worktrees.opener import OpenResult as OpenResult
+from gitckpt.store.worktrees.rescue import LostWorktree as LostWorktree
 
 __version__: str
 __all__: tuple[str, ...]  # noqa: PYI035 - computed from this file

@@ -103,15 +103,21 @@ DOORS = {
 NOUNS = words("encoding finding opening packing plumbing thinning")
 """Nouns that end in "ing"."""
 
-SPEAKERS = ("gitckpt/cli/terminal.py", "gitckpt/hook.py")
+SPEAKERS = ("gitckpt/cli/terminal.py", "gitckpt/hook.py", "gitckpt/agents/client_hook.py")
 BROAD_CATCHERS = (
     "gitckpt/__main__.py",
     "gitckpt/hook.py",
+    "gitckpt/agents/client_hook.py",
     "gitckpt/cli/main.py",
     "gitckpt/model/skip_invalid.py",
 )
 """`skip_invalid` reports a failure at one ref and lets the others continue."""
-INSIDERS = ("gitckpt/durable/", "gitckpt/formats/", "gitckpt/cli/commands/save.py")
+INSIDERS = (
+    "gitckpt/agents/",
+    "gitckpt/durable/",
+    "gitckpt/formats/",
+    "gitckpt/cli/commands/save.py",
+)
 """The modules that may use internals of `Store`.
 
 `save` starts maintenance as the hook does, which the library does not offer.
@@ -156,6 +162,7 @@ LIBRARIES: dict[str, tuple[tuple[str, ...], str]] = {
         ("gitckpt/formats/systems/yaml_text.py",),
         "one module owns YAML, and refuses what makes a few lines cost hours",
     ),
+    "watchfiles": (("gitckpt/agents/watch.py",), "it takes 40 ms to import"),
     "typer": (("gitckpt/cli/",), "only the command line speaks, and typer takes 60 ms to import"),
     "rich": (("gitckpt/cli/",), "only the command line speaks"),
     "click": (("gitckpt/cli/",), "only the command line speaks"),

@@ -1,4 +1,9 @@
-"""Sessions of AI agents that gitckpt did not start: hooks, turns and guards.
+"""Protect the work of AI agents that gitckpt did not start.
 
-Public modules: clients, events, guards, turns.
+Public modules:
+    client_hook: answers the call of a client's hook.
+    clients: installs hooks in the settings of clients.
+    guards: keeps what a command may destroy.
+    turn_list: lists the turns of sessions, with what each changed.
+    watch: records checkpoints when files change, for agents without hooks.
 """

@@ -14,7 +14,7 @@ from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.agents.events import Event
+    from gitckpt.agents.events import HookEvent
     from gitckpt.model.checkpoint import Checkpoint
 
 
@@ -54,7 +54,7 @@ def _answer(client: str) -> dict[str, object]:
     return _advice(event, checkpoint) if checkpoint is not None and is_guard else {}
 
 
-def _advice(event: Event, checkpoint: Checkpoint) -> dict[str, object]:
+def _advice(event: HookEvent, checkpoint: Checkpoint) -> dict[str, object]:
     """Return the answer that tells the agent, and not the user, how to undo its command."""
     if event.client != "claude":  # no other client is known to take a text before a tool
         return {}
@@ -63,7 +63,7 @@ def _advice(event: Event, checkpoint: Checkpoint) -> dict[str, object]:
     return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "additionalContext": text}}
 
 
-def _log(event: Event, sentence: str) -> None:
+def _log(event: HookEvent, sentence: str) -> None:
     from gitckpt.git.repository import open_repository
     from gitckpt.store import error_log
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _SECONDS = 30  # after which a client goes on without its hook
 
+_PLUGIN_FILE = "plugin/gitckpt.js"
 _PLUGIN = """\
 // Written by `git ckpt agent install opencode`; removed by `git ckpt agent uninstall opencode`.
 // Tells gitckpt of each turn and of each shell command; see docs/agents.md of gitckpt.
@@ -61,7 +62,7 @@ export const Gitckpt = async ({ directory }) => ({
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class HookClient:
     """Where and how a client takes hooks."""
 
     name: str
@@ -109,14 +110,14 @@ _GEMINI_CONSENT = "Gemini CLI runs the hooks of a project only in a trusted fold
 CLIENTS = {
     client.name: client
     for client in (
-        Client(
+        HookClient(
             "claude",
             ".claude/settings.json",
             ".claude/settings.json",
             _TURNS,
             home_variable="CLAUDE_CONFIG_DIR",
         ),
-        Client(
+        HookClient(
             "codex",
             ".codex/hooks.json",
             ".codex/hooks.json",
@@ -124,7 +125,7 @@ CLIENTS = {
             consent=_CODEX_CONSENT,
             home_variable="CODEX_HOME",
         ),
-        Client(
+        HookClient(
             "gemini",
             ".gemini/settings.json",
             ".gemini/settings.json",
@@ -132,12 +133,14 @@ CLIENTS = {
             time_unit=1000,
             consent=_GEMINI_CONSENT,
         ),
-        Client("opencode", ".opencode/plugin/gitckpt.js", ".config/opencode/plugin/gitckpt.js", {}),
+        HookClient(
+            "opencode", ".opencode/plugin/gitckpt.js", ".config/opencode/plugin/gitckpt.js", {}
+        ),
     )
 }
 
 
-def find(name: str) -> Client:
+def find(name: str) -> HookClient:
     """Return a client by name, or raise UsageError."""
     if name not in CLIENTS:
         hint = f"the clients are {', '.join(CLIENTS)}; any other: git ckpt watch -- COMMAND"
@@ -179,7 +182,7 @@ def write(path: str, text: str | None) -> None:
         raise CkptError(f"cannot write {path}: {error.strerror}") from None
 
 
-def is_installed(client: Client, path: str) -> bool:
+def is_installed(client: HookClient, path: str) -> bool:
     text = read(path)
     if text is None:
         return False

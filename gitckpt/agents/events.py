@@ -21,7 +21,7 @@ MAX_PROMPT = 10_000  # characters of a prompt or command that are stored
 
 PROMPT, TOOL, STOP, END = "prompt", "tool", "stop", "end"
 
-# Event of a client -> its kind. Other events, such as SessionStart, record nothing.
+# HookEvent of a client -> its kind. Other events, such as SessionStart, record nothing.
 _KINDS = {
     "UserPromptSubmit": PROMPT,
     "BeforeAgent": PROMPT,
@@ -39,7 +39,7 @@ _SHELL_TOOLS = ("bash", "exec_command", "shell", "local_shell", "run_shell_comma
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class HookEvent:
     """One call of a hook."""
 
     kind: str  # PROMPT, TOOL, STOP or END
@@ -65,7 +65,7 @@ def read(source: BinaryIO) -> Mapping[str, object] | None:
     return payload if isinstance(payload, dict) else None
 
 
-def parse(payload: Mapping[str, object], client: str = "") -> Event | None:
+def parse(payload: Mapping[str, object], client: str = "") -> HookEvent | None:
     """Return the event of a payload; None if it records nothing or lacks a session.
 
     Args:
@@ -85,7 +85,7 @@ def parse(payload: Mapping[str, object], client: str = "") -> Event | None:
     tool_input = payload.get("tool_input")
     if tool.lower() in _SHELL_TOOLS and isinstance(tool_input, dict):
         command = _command(tool_input)
-    return Event(
+    return HookEvent(
         kind,
         client or _client(payload, name),
         session[:200],

@@ -13,39 +13,26 @@ import shlex
 
 from gitckpt.git.objects import encoding
 from gitckpt.git.repository import Repository, open_repository
-from gitckpt.model.checkpoint import GUARD
+from gitckpt.model.checkpoint import GUARD, Checkpoint
 from gitckpt.model.errors import CkptError
 from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.store import Store, inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 # Commands without an option that writes a file or runs another command.
-_READERS = frozenset(
-    (
-        *("basename", "cat", "cmp", "cut", "date", "df", "diff", "dirname", "du", "echo", "egrep"),
-        *("false", "fgrep", "grep", "head", "id", "jobs", "less", "ls", "more", "nl", "printenv"),
-        *("ps", "pwd", "readlink", "realpath", "stat", "tail", "test", "true", "tty", "type"),
-        *("uname", "uptime", "wc", "which", "whoami"),
-    )
+_READERS = (
+    *("basename", "cat", "cmp", "cut", "date", "df", "diff", "dirname", "du", "echo", "egrep"),
+    *("false", "fgrep", "grep", "head", "id", "jobs", "less", "ls", "more", "nl", "printenv"),
+    *("ps", "pwd", "readlink", "realpath", "stat", "tail", "test", "true", "tty", "type"),
+    *("uname", "uptime", "wc", "which", "whoami"),
 )
-_GIT_READERS = frozenset(
-    (
-        *(
-            "blame",
-            "cat-file",
-            "describe",
-            "diff",
-            "for-each-ref",
-            "grep",
-            "log",
-            "ls-files",
-            "ls-tree",
-        ),
-        *("merge-base", "name-rev", "rev-list", "rev-parse", "shortlog", "show", "show-ref"),
-        *("status", "var", "version", "whatchanged"),
-    )
+_GIT_READERS = (
+    *("blame", "cat-file", "describe", "diff", "for-each-ref", "grep", "log", "ls-files"),
+    *("merge-base", "name-rev", "rev-list", "rev-parse", "shortlog", "show", "show-ref"),
+    *("status", "var", "version", "whatchanged"),
 )
 # A redirection, an expansion or a second command.
 _NOT_PLAIN = re.compile(r"[<>|;&`$()\n\r\\]")
@@ -53,6 +40,7 @@ _NOT_PLAIN = re.compile(r"[<>|;&`$()\n\r\\]")
 _WRITING = re.compile(r"--(?:ou|ext-d|textc|open|filters)|-O")
 
 _REF = re.compile(r"[^\s~^:?*\[\\\x00-\x1f\x7f]+")
+MAX_MESSAGE = 200  # characters of a message
 _MOST = 16  # worktrees that one command is searched for
 
 
@@ -118,6 +106,27 @@ def _top_of(directory: str) -> str | None:
     return path
 
 
+def guard(user_store: Store, command: str) -> Checkpoint | None:
+    """Keep what a command may destroy that is about to run in the current directory.
+
+    Returns the new checkpoint; None if the files are as in the last one, or if the command only
+    reads.
+    """
+    if only_reads(command):
+        return None
+    store, directory = inside(user_store), os.getcwd()
+    message = f"before: {' '.join(command.split())}"[:MAX_MESSAGE]
+    keep_commits(store, command, message)
+    capture_elsewhere(store, command, directory, message)
+    if store.repository.worktree is None or store.unchanged() is not None:
+        return None
+    checkpoint_id = store.new_id()
+    limits = store.rules.limits().within_budget()
+    details: Any = {"message": message, "trigger": GUARD, "if_changed": True, "id": checkpoint_id}
+    saved = store.save("guard-complete", {"command": command}, limits=limits, **details)
+    return saved if saved.id == checkpoint_id else None
+
+
 def capture_elsewhere(store: Checkpoints, command: str, directory: str, message: str) -> None:
     """Capture the changed files of the other worktrees that a command names."""
     for top in worktrees_named(command, directory):
@@ -125,7 +134,7 @@ def capture_elsewhere(store: Checkpoints, command: str, directory: str, message:
         with contextlib.suppress(CkptError):
             repository = open_repository(top, by_variables=False)
             with store.seen_from(repository, "plumbing") as other:
-                limits = other.rules.limits().automatic()
+                limits = other.rules.limits().within_budget()
                 details: Any = {"message": message, "trigger": GUARD, "if_changed": True}
                 other.save("guard-complete", {"command": message}, limits=limits, **details)
 
@@ -136,7 +145,7 @@ _DELETING = ("-d", "-D", "--delete", "-f", "--force", "-M", "-B", "-C")
 _PRUNING = ("expire", "delete", "gc", "prune")
 
 
-def keep_commits(store: Checkpoints, command: str, message: str, agent: str) -> None:
+def keep_commits(store: Checkpoints, command: str, message: str, agent: str | None = None) -> None:
     """Record a checkpoint of the commits that a git command may leave without a ref.
 
     These are the stashes before `stash drop` or `clear`, the branches and tags that are named with

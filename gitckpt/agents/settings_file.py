@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    Path = tuple[str, ...]  # keys from the root; an index for an item of an array
+    SettingPath = tuple[str, ...]  # keys from the root; an index for an item of an array
 
 HOOKS = "hooks"
 COMMAND = "git ckpt hook agent"  # what the hooks of gitckpt run, followed by the client's name
@@ -33,7 +33,7 @@ _TOKEN = re.compile(
 class _Container:
     """An object or array in the text, from its opening bracket to after its closing one."""
 
-    path: Path
+    path: SettingPath
     start: int
     is_object: bool
     begin: int  # where its key begins; `start` without a key
@@ -77,7 +77,7 @@ def remove(text: str, path: str) -> str | None:
         own = [key for key in containers if len(key) == 3 and _is_own(text, containers[key])]
         if not own:
             return text
-        key: Path = own[-1]
+        key: SettingPath = own[-1]
         while _is_only(text, containers[key[:-1]]):
             key = key[:-1]  # `add` made the array or table, too
             if not key:
@@ -128,10 +128,10 @@ def _indent_of(text: str) -> str:
     return match[1] if match is not None else "  "
 
 
-def _scan(text: str, path: str) -> dict[Path, _Container]:
+def _scan(text: str, path: str) -> dict[SettingPath, _Container]:
     """Return the objects and arrays of a document, by path."""
     lexemes = _lexemes(text, path)
-    containers: dict[Path, _Container] = {}
+    containers: dict[SettingPath, _Container] = {}
     stack: list[_Container] = []
     key, begin = "", 0
     for number, (start, lexeme) in enumerate(lexemes):

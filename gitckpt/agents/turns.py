@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gitckpt.agents import events, guards, transcript
-from gitckpt.agents.events import Event
+from gitckpt.agents.events import HookEvent
+from gitckpt.agents.guards import MAX_MESSAGE
 from gitckpt.git.repository import open_repository
 from gitckpt.model.checkpoint import GUARD, TURN, Checkpoint
 from gitckpt.model.errors import NotFoundError, RunExists
@@ -21,12 +22,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    State = dict[str, Any]
+    TurnState = dict[str, Any]
+    Details = Mapping[str, Any]
 
-MAX_MESSAGE = 200  # characters of a message
 
-
-def record(event: Event) -> Checkpoint | None:
+def record(event: HookEvent) -> Checkpoint | None:
     """Record what an event asks for; return the new checkpoint, or None if there is none.
 
     Raises RepositoryError if the agent does not work in a repository.
@@ -35,7 +35,7 @@ def record(event: Event) -> Checkpoint | None:
     if repository.worktree is None:
         return None
     with Checkpoints(repository, adapter="plumbing") as store:
-        session = Session(store, event)
+        session = AgentSession(store, event)
         if event.kind == events.PROMPT:
             return session.begin_turn()
         if event.kind == events.TOOL:
@@ -43,10 +43,10 @@ def record(event: Event) -> Checkpoint | None:
         return session.end_turn(is_interrupted=event.kind == events.END)
 
 
-class Session:
+class AgentSession:
     """The run of one conversation with a client; an event belongs to it."""
 
-    def __init__(self, store: Checkpoints, event: Event) -> None:
+    def __init__(self, store: Checkpoints, event: HookEvent) -> None:
         self._store, self._event = store, event
         self._key = f"agent:{event.client}:{event.session}"
         self.run = store.claim(self._key).run()
@@ -97,9 +97,9 @@ class Session:
     def _turn(self) -> int:
         return _count(self._newest.state.get("turn")) if self._newest is not None else 0
 
-    def _facts(self) -> State:
+    def _facts(self) -> TurnState:
         event = self._event
-        facts: State = {"session": event.session}
+        facts: TurnState = {"session": event.session}
         if event.model:
             facts["model"] = event.model
         if event.transcript:
@@ -108,12 +108,16 @@ class Session:
         return facts
 
     def _save(
-        self, label: str, state: State, message: str | None, more: Mapping[str, Any] | None = None
+        self,
+        label: str,
+        state: TurnState,
+        message: str | None,
+        more: Mapping[str, Any] | None = None,
     ) -> Checkpoint:
         store, event = self._store, self._event
         details: Any = {"trigger": TURN, "agent": event.client, "message": message, **(more or {})}
         unchanged = store.unchanged() if more is None else None
-        limits = store.rules.limits().automatic()
+        limits = store.rules.limits().within_budget()
         while True:
             place: Any = {"run": self.run}
             if self.run is None:

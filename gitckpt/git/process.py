@@ -12,7 +12,7 @@ from gitckpt.model.values import dataclass
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Any
+    from typing import Any, NoReturn
 
 # Variables that tie a process to one repository (`git rev-parse --local-env-vars`), except those of
 # `git -c` settings. A call for another worktree would write into the caller's index.
@@ -298,6 +298,11 @@ def run_attached(argv: Sequence[str], env: Mapping[str, str]) -> int:
     """Run a program with this process's standard streams and return its exit code."""
     pid = _start_process(argv, env, setsigdef=[_SIGPIPE])
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def replace_by(program: str, argv: Sequence[str]) -> NoReturn:
+    """Replace this process by a program, which keeps its process id, streams and environment."""
+    os.execv(program, list(argv))  # noqa: S606 - the command of the user
 
 
 def start_detached(argv: Sequence[str], env: Mapping[str, str]) -> None:

@@ -28,14 +28,14 @@ SUBMODULE = "submodule"  # recorded in a submodule's repository for a checkpoint
 # Recorded within a phase: by the agent loop, by the review cycle, by the step protocol.
 LOOP, REVIEW, STEP = "loop", "review", "step"
 # Recorded by the hooks of an agent: before and after each of its turns, and before its commands.
-TURN, GUARD = "turn", "guard"
+TURN, GUARD, WATCH = "turn", "guard", "watch"
 IMPORT = "import:"  # prefix of the trigger of imported checkpoints; the format's name follows
 
 # Checkpoints made by hooks; the default policy expires them.
 HOOK_TRIGGERS = (POST_COMMIT, POST_MERGE)
 
 # Triggers within a phase. These checkpoints do not determine the status of their run.
-WITHIN = (*HOOK_TRIGGERS, SAFETY, RESCUE, LOOP, REVIEW, SUBMODULE, TURN, GUARD)
+WITHIN = (*HOOK_TRIGGERS, SAFETY, RESCUE, LOOP, REVIEW, SUBMODULE, TURN, GUARD, WATCH)
 
 
 @dataclass(frozen=True, slots=True)

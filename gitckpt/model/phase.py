@@ -45,8 +45,18 @@ def _is_typo(text: str) -> bool:
     return last_word in ("failed", *_TYPOS)
 
 
+# A turn in the session of an agent has labels such as `turn-3-started`, `turn-3-complete`.
+_TURN = "turn-"
 REWOUND = "rewind-complete"  # label of a checkpoint that rewinds a run
 NOT_PHASES = ("run", "commit", "manual", "safety", "rewind")  # names in labels without a phase
+
+
+def turn_number(label: str) -> int | None:
+    """Return the number of the turn that a label belongs to; None for another label."""
+    name = split(label)[0]
+    digits = name.removeprefix(_TURN)
+    is_turn = name.startswith(_TURN) and digits.isascii() and digits.isdigit()
+    return int(digits) if is_turn and len(digits) < 10 else None
 
 
 def completed_after(

@@ -43,6 +43,7 @@ class RunCandidate:
     time: int  # time of its newest checkpoint, in microseconds since the epoch
     status: str  # one of `runstate.STATUSES`
     needed_by: Collection[str] = ()  # unfinished runs that refer to its checkpoints
+    is_session: bool = False  # whether it is a session of an agent that gitckpt did not start
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,9 @@ class Policy:
     keep_last: int = 100  # this many of the newest stay, whatever their age
     # Age of the newest checkpoint at which a complete run expires as a whole.
     runs_older_than: int = 7 * DAY
+    # The same for a session of an agent. Its checkpoints are thinned like those outside of runs,
+    # but only the last one stays at the age `daily_after`.
+    sessions_older_than: int = 30 * DAY
     hourly_after: int = DAY  # age from which one an hour stays of those by hooks and agents
     daily_after: int = 7 * DAY  # age from which one a day stays of the same checkpoints
     # Age at which a safety checkpoint expires, except the `safety_keep_last` newest.
@@ -74,7 +78,7 @@ class Policy:
 
 
 _EVER = 1 << 60
-NOTHING_EXPIRES = Policy(_EVER, _EVER, 100, _EVER, _EVER, _EVER, _EVER)
+NOTHING_EXPIRES = Policy(_EVER, _EVER, 100, _EVER, _EVER, _EVER, _EVER, _EVER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +210,23 @@ def find_squashed(chain: Iterable[tuple[str, str, str]]) -> dict[str, str]:
     return phases_by_id
 
 
+def thin_session(chain: Iterable[tuple[str, int]], policy: Policy, *, now: int) -> dict[str, str]:
+    """Map the checkpoints of a session that expire, by id, to the reason.
+
+    `chain` has the id and the time of each checkpoint, the newest one first, which stays.
+    """
+    reasons: dict[str, str] = {}
+    hours: set[int] = set()
+    for number, (id_, time) in enumerate(chain):
+        age = now - time
+        if number and age >= policy.daily_after:
+            reasons[id_] = f"{_age_text(age)} old, only the last of a session stays"
+        elif age >= policy.hourly_after and time // HOUR in hours:
+            reasons[id_] = f"{_age_text(age)} old, one an hour of a session stays"
+        hours.add(time // HOUR)
+    return reasons
+
+
 def _decide_run(run: RunCandidate, policy: Policy, now: int, rank: int) -> Decision:
     if run.status in runstate.DRIVEN:
         return _keep(run.id, "a process drives the run")
@@ -214,6 +235,8 @@ def _decide_run(run: RunCandidate, policy: Policy, now: int, rank: int) -> Decis
         limit = policy.runs_older_than
         limit = min(limit, policy.older_than) if policy.everything else limit
         return _decide_by_age(run.id, "complete, ", age, limit)
+    if run.is_session:
+        return _decide_by_age(run.id, "a session, ", age, policy.sessions_older_than)
     kind = f"unfinished: {run.status}"
     if not policy.everything:
         return _keep(run.id, kind)

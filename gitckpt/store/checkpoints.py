@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gitckpt.store.records.keys import KeyClaim
     from gitckpt.store.records.recorder import Change, Guard, ProgressOf
     from gitckpt.store.records.remover import Remover
-    from gitckpt.store.snapshot.last_capture import Evidence
+    from gitckpt.store.snapshot.last_capture import CaptureEvidence
     from gitckpt.store.snapshot.limits import Limits
 
     # Adds the files that a run keeps outside its worktree to a captured `Worktree`.
@@ -79,7 +79,7 @@ class Checkpoints:
         self._index: Index | None = None
         self._ahead = [] if ahead is None else [ahead]
         self._parts: tuple[tuple[str, str], Collection[str] | None] = ("", ""), None
-        self._evidence: Evidence | None = None  # of the last capture
+        self._evidence: CaptureEvidence | None = None  # of the last capture
         self._status: WorktreeStatus | None = None  # read by `unchanged`, for the next capture
         self._opening = allocate_lock()
         self._listener = listener or error_log.Listener()

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from gitckpt.store.snapshot.manifest import Extras
     from gitckpt.store.usage import Usage
     from gitckpt.store.worktrees.opener import OpenResult
+    from gitckpt.store.worktrees.rescue import LostWorktree
 
     _Path = str | bytes | os.PathLike[str]
     _Announce = Callable[[Sequence[str]], None]
@@ -221,6 +222,12 @@ class Store:
         from gitckpt.store.worktrees import resumption
 
         return resumption.resume(self._checkpoints, self._resolve(checkpoint), directory)
+
+    def lost_worktrees(self) -> Sequence[LostWorktree]:
+        """List linked worktrees that are gone but have files in a checkpoint, newest first."""
+        from gitckpt.store.worktrees import rescue
+
+        return rescue.list_lost(self._checkpoints)
 
     def worktrees_made_from(self, checkpoint_ids: Collection[str]) -> Mapping[str, str]:
         """Map paths of worktrees to the ids of the checkpoints that they were made from."""

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from gitckpt.agents.clients import Client
-    from gitckpt.agents.listing import FileChange, Turn
+    from gitckpt.agents.clients import HookClient
+    from gitckpt.agents.turn_list import ChangedFile, Turn
 
 _ACTIONS = ("install", "uninstall", "status")
 _COLUMNS = ("TURN", "AGE", "AGENT", "FILES", "GUARDS", "PROMPT")
@@ -63,7 +63,7 @@ def agent(
         _write(client, path, old, new, action, dry_run=dry_run)
 
 
-def _chosen(names: Sequence[str], *, all_: bool) -> list[Client]:
+def _chosen(names: Sequence[str], *, all_: bool) -> list[HookClient]:
     from gitckpt.agents import clients
 
     options.refuse(names and all_, "--all excludes the names of clients", "leave out one of them")
@@ -78,7 +78,7 @@ def _chosen(names: Sequence[str], *, all_: bool) -> list[Client]:
 
 
 def _write(
-    client: Client, path: str, old: str | None, new: str | None, action: str, *, dry_run: bool
+    client: HookClient, path: str, old: str | None, new: str | None, action: str, *, dry_run: bool
 ) -> None:
     from gitckpt.agents import clients
 
@@ -98,7 +98,7 @@ def _write(
         terminal.remark(f"{client.name}: {client.consent}")
 
 
-def _print_status(chosen: Sequence[Client], top: str | None) -> None:
+def _print_status(chosen: Sequence[HookClient], top: str | None) -> None:
     from gitckpt.agents import clients
 
     rows = []
@@ -126,11 +126,11 @@ def turns(session: str | None = None, limit: int | None = None, as_json: bool = 
     git ckpt diff SESSION:3 shows what turn 3 changed; git ckpt agent install records turns.
     """
     with open_store() as store:
-        from gitckpt.agents import listing
+        from gitckpt.agents import turn_list
 
-        run = listing.find_session(store, session) if session is not None else None
-        found = listing.list_turns(store, run, 20 if limit is None else limit)
-        changes = [listing.changed_files(store, turn) for turn in found]
+        run = turn_list.find_session(store, session) if session is not None else None
+        found = turn_list.list_turns(store, run, 20 if limit is None else limit)
+        changes = [turn_list.changed_files(store, turn) for turn in found]
         if as_json:
             states = [store.read(turn.entries[-1].id).state for turn in found]
             parts = zip(found, changes, states, strict=True)
@@ -142,7 +142,7 @@ def turns(session: str | None = None, limit: int | None = None, as_json: bool = 
     terminal.out_rows(_COLUMNS, rows)
 
 
-def _row(turn: Turn, files: Sequence[FileChange]) -> tuple[str | None, ...]:
+def _row(turn: Turn, files: Sequence[ChangedFile]) -> tuple[str | None, ...]:
     # For people without the date, as any unique part of the name will do.
     name = turn.run.split("-", 2)[2] if terminal.is_terminal() else turn.run
     added = sum(change.added or 0 for change in files)
@@ -153,7 +153,7 @@ def _row(turn: Turn, files: Sequence[FileChange]) -> tuple[str | None, ...]:
     return f"{name}:{turn.number}", age, turn.before.agent, count, guards, turn.before.message
 
 
-def _as_json(turn: Turn, files: Sequence[FileChange], state: Any) -> dict[str, Any]:
+def _as_json(turn: Turn, files: Sequence[ChangedFile], state: Any) -> dict[str, Any]:
     after = turn.after
     changed = [terminal.attributes(change, "path added removed") for change in files]
     facts = {key: state.get(key) for key in ("session", "model", "transcript", "tools", "tokens")}

@@ -72,9 +72,9 @@ def _ends_of_turn(store: Store, text: str) -> list[str]:
     """Return the checkpoints before and after the turn SESSION:NUMBER; [] for another text."""
     if not text.rpartition(":")[2].isdigit():
         return []
-    from gitckpt.agents import listing
+    from gitckpt.agents import turn_list
 
-    turn = listing.find_turn(store, text)
+    turn = turn_list.find_turn(store, text)
     if turn is None:
         return []
     # Of a turn that is not over: what changed until now.

@@ -107,6 +107,7 @@ KEYS: Mapping[str, Key] = {
     "retention.hourly_after": _age_key("hourlyafter", _POLICY.hourly_after),
     "retention.daily_after": _age_key("dailyafter", _POLICY.daily_after),
     "retention.runs_older_than": _age_key("runsolderthan", _POLICY.runs_older_than),
+    "retention.sessions_older_than": _age_key("sessionsolderthan", _POLICY.sessions_older_than),
     "retention.safety_older_than": _age_key("safetyolderthan", _POLICY.safety_older_than),
     "retention.safety_keep_last": Key(
         "ckpt.safetykeeplast", _read_count, _POLICY.safety_keep_last, max
@@ -119,6 +120,7 @@ KEYS: Mapping[str, Key] = {
     # `max`, as "none" sorts after "all" and captures less.
     "snapshot.submodules": Key("ckpt.submodules", _read_submodules, ALL, max),
     "snapshot.timeout": _age_key("snapshottimeout", round(_LIMITS.timeout * times.MICRO), min),
+    "snapshot.budget": _age_key("snapshotbudget", round(_LIMITS.budget * times.MICRO), min),
 }
 
 WORKTREE_DIR = "ckpt.worktreedir"
@@ -380,6 +382,7 @@ def _make_settings(values: Mapping[str, Any], from_git: Mapping[str, list[str]])
     )
     limits["submodules"] = limits["submodules"] == ALL
     limits["timeout"] /= times.MICRO
+    limits["budget"] /= times.MICRO
     attribute_settings = attributes.ConversionSettings.of(from_git)
     worktree_dir = from_git[WORKTREE_DIR][-1] if WORKTREE_DIR in from_git else None
     return Settings(Policy(**policy), Limits(**limits, configured=attribute_settings), worktree_dir)

@@ -220,7 +220,7 @@ class ExpireResult:
 
     checkpoints: Sequence[tuple[CheckpointInfo, Decision]]  # removed (or to remove)
     runs: Sequence[runs.Fate]
-    squashed: Collection[str]  # ids of removed progress checkpoints of complete phases
+    squashed: Collection[str]  # ids of removed checkpoints of phases and turns
     total: int  # number of checkpoints before the expiry
     failed: Sequence[tuple[CheckpointInfo, CkptError]] = ()  # could not be deleted
 
@@ -247,10 +247,10 @@ def expire(
         fates = runs.predict_removals(store, fates)
     else:
         fates = runs.remove_runs(store, chains, fates, progress, settled=False)
-    squashed = runs.squashable(store, {fate.run for fate in fates if fate.expires})
+    squashed = runs.squashable(store, rules, {fate.run for fate in fates if fate.expires})
     if not dry_run:
         if squashed:
-            progress(f"removing {len(squashed)} checkpoints of complete phases")
+            progress(f"removing {len(squashed)} checkpoints of phases and turns")
             failures |= _remove_each(store, squashed)
         progress("releasing commits that no checkpoint needs")
         runs.delete_orphan_leases(store)
@@ -264,8 +264,8 @@ def expire(
         submodules.sweep(store)
         for sentence in worktree.finish_removals(store.repository):
             store.announce(sentence)
-    for entry, phase in squashed.values():
-        pairs.append((entry, Decision(entry.id, expires=True, reason=f"phase {phase} is complete")))
+    for entry, reason in squashed.values():
+        pairs.append((entry, Decision(entry.id, expires=True, reason=reason)))
     for fate in fates:
         is_removed = fate.expires or fate.failure is not None
         entries = [e for e in chains[fate.run] if e.id not in fate.keeps] if is_removed else []

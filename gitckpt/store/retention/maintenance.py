@@ -22,6 +22,7 @@ from gitckpt.store.config import settings
 from gitckpt.store.records import ref_names
 from gitckpt.store.retention import expiry, runs
 from gitckpt.store.runs import summary
+from gitckpt.store.worktrees import rescue
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,8 @@ def maintain(repository: Repository) -> None:
                     error_log.append(repository, f"maintenance: {sentence}")
                 # After a mistake in the settings it is unclear which values should apply.
                 policy = NOTHING_EXPIRES if clock_doubt or problem else rules.policy
+                for sentence in rescue.capture_linked(store):
+                    error_log.append(repository, f"maintenance: {sentence}")
                 failures = expiry.expire(store, policy).failed
         finally:  # also after an error: one locked ref must not let the repository grow
             pack(repository)

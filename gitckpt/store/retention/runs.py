@@ -11,7 +11,7 @@ from functools import partial
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model import codec, policy, runstate, times
-from gitckpt.model.checkpoint import IMPORT, PHASE, Checkpoint
+from gitckpt.model.checkpoint import GUARD, IMPORT, PHASE, TURN, Checkpoint
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint
 from gitckpt.model.policy import Decision, Policy, RunCandidate
 from gitckpt.model.values import dataclass, replace
@@ -56,8 +56,11 @@ def decide_fates(
     _, sizes = store.index.sizes()
     unfinished_runs = {info.run for info in infos if info.status != runstate.COMPLETE}
     may_expire = len(unfinished_runs) < len(infos) or rules.everything
+    may_expire = may_expire or any(info.is_session for info in infos)
     referrers = _map_referrers(store, unfinished_runs) if may_expire else {}
-    candidates = [RunCandidate(i.run, i.time, i.status, referrers.get(i.run, ())) for i in infos]
+    candidates = [
+        RunCandidate(i.run, i.time, i.status, referrers.get(i.run, ()), i.is_session) for i in infos
+    ]
     decide_all = partial(policy.decide_runs, policy=rules, now=store.clock())
     decisions = {decision.id: decision for decision in decide_all(candidates)}
     # Imported checkpoints have the times of their files, so age counts from the import.
@@ -93,8 +96,31 @@ def predict_removals(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
     return predicted_fates
 
 
-def squashable(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[CheckpointInfo, str]]:
-    """Return the progress checkpoints of complete phases, each with its phase, by id."""
+def squashable(
+    store: Checkpoints, rules: Policy, but: Collection[str]
+) -> dict[str, tuple[CheckpointInfo, str]]:
+    """Return the checkpoints that expire within runs, each with the reason, by id.
+
+    These are the progress checkpoints of complete phases, and the older ones of agents' sessions.
+    """
+    sessions = store.list(Query(in_run=True, triggers=[TURN, GUARD]))
+    by_session: dict[str, list[CheckpointInfo]] = {}
+    for entry in sessions:
+        if entry.run not in but:
+            by_session.setdefault(str(entry.run), []).append(entry)
+    expiring: dict[str, tuple[CheckpointInfo, str]] = {}
+    for entries in by_session.values():
+        pairs = ((entry.id, entry.time) for entry in entries)
+        reasons = policy.thin_session(pairs, rules, now=store.clock())
+        expiring |= {e.id: (e, reasons[e.id]) for e in entries if e.id in reasons}
+    if expiring:
+        expiring = {id_: expiring[id_] for id_ in expiring.keys() - referenced_checkpoints(store)}
+    return expiring | _squashed_progress(store, but)
+
+
+def _squashed_progress(
+    store: Checkpoints, but: Collection[str]
+) -> dict[str, tuple[CheckpointInfo, str]]:
     progress_entries = store.list(Query(in_run=True, status="progress", triggers=[PHASE]))
     chains = chains_of(store, {str(entry.run) for entry in progress_entries}.difference(but))
     candidates: dict[str, tuple[CheckpointInfo, str]] = {}
@@ -103,7 +129,7 @@ def squashable(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[Chec
         phases = policy.find_squashed((entry.id, entry.label, entry.trigger) for entry in chain)
         for entry in chain if phases else ():
             if entry.id in phases:
-                candidates[entry.id] = entry, phases[entry.id]
+                candidates[entry.id] = entry, f"phase {phases[entry.id]} is complete"
             else:
                 remaining_oids[entry.id] = entry.oid
     if candidates:

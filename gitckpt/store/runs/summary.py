@@ -120,6 +120,11 @@ class RunInfo:
     lease: Lease | None  # of its driver, also after a crash; None if it was released
 
     @property
+    def is_session(self) -> bool:
+        """Whether the run is a session of an agent that gitckpt did not start."""
+        return self.status == runstate.OPEN and phase.turn_number(self.label) is not None
+
+    @property
     def datetime(self) -> dt.datetime:
         """Return the time of the newest checkpoint, as an aware `datetime` in UTC."""
         return times.as_datetime(self.time)
@@ -219,7 +224,7 @@ def latest_resumable(store: Checkpoints) -> Checkpoint | None:
 def unfinished(store: Checkpoints) -> list[RunInfo]:
     excluded_statuses = (runstate.COMPLETE, *runstate.DRIVEN)
     infos = [info for info in list_summaries(store) if info.status not in excluded_statuses]
-    return [info for info in infos if is_from_here(store, info.run)]
+    return [info for info in infos if not info.is_session and is_from_here(store, info.run)]
 
 
 def is_from_here(store: Checkpoints, run: str) -> bool:

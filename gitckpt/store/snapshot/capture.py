@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.writer import Objects
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
-    from gitckpt.store.snapshot.last_capture import Evidence
+    from gitckpt.store.snapshot.last_capture import CaptureEvidence
 
     # From commit and tree of all files, return the objects that only the tree has; None: unknown.
     Parts = Callable[[str, str], Collection[str] | None]
@@ -80,7 +80,7 @@ class CaptureResult:
     apart: Collection[bytes] = ()  # embedded repositories: nothing in them is captured
     unlisted: Collection[bytes] = ()  # paths for which the private index is out of date
     # What the capture saw before it read the files; None if that does not show all changes.
-    evidence: Evidence | None = None
+    evidence: CaptureEvidence | None = None
     is_as_stored: bool = False  # whether git converts no file (line ends, filters)
 
 

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
     # A digest of the status and of the stamps of its files; the stamps of the files with settings,
     # by path; and the environment variables that select settings.
-    Evidence = Mapping[str, object]
+    CaptureEvidence = Mapping[str, object]
 
 _VERSION = 1
 _MAX_SIZE = 1 << 20  # bytes of a record; a larger file is none
 
 
-def gather(repository: Repository, status: bytes, start: int) -> Evidence | None:
+def gather(repository: Repository, status: bytes, start: int) -> CaptureEvidence | None:
     """Return what a capture saw; None if files may change without changing that.
 
     Args:
@@ -49,7 +49,7 @@ def gather(repository: Repository, status: bytes, start: int) -> Evidence | None
     return {"status": digest, "settings": settings, "variables": variables}
 
 
-def store(repository: Repository, evidence: Evidence | None, checkpoint_id: str) -> None:
+def store(repository: Repository, evidence: CaptureEvidence | None, checkpoint_id: str) -> None:
     """Record which checkpoint the last capture made, and the evidence, if any."""
     record = {"version": _VERSION, "checkpoint": checkpoint_id, "evidence": evidence}
     path = _path(repository)
@@ -61,7 +61,7 @@ def store(repository: Repository, evidence: Evidence | None, checkpoint_id: str)
         os.replace(scratch, path)
 
 
-def load(repository: Repository) -> tuple[str, Evidence | None] | None:
+def load(repository: Repository) -> tuple[str, CaptureEvidence | None] | None:
     """Return the checkpoint of the last capture and its evidence; None if not recorded."""
     try:
         record = json.loads(private_dirs.read(_path(repository))[:_MAX_SIZE])
@@ -72,7 +72,7 @@ def load(repository: Repository) -> tuple[str, Evidence | None] | None:
     return (checkpoint_id, evidence if isinstance(evidence, dict) else None) if is_valid else None
 
 
-def may_be_valid(repository: Repository, evidence: Evidence) -> bool:
+def may_be_valid(repository: Repository, evidence: CaptureEvidence) -> bool:
     """Return whether the settings are those of a capture, so that its status tells changes."""
     settings = evidence.get("settings")
     if not isinstance(settings, dict) or evidence.get("variables") != config.variables():
@@ -80,7 +80,7 @@ def may_be_valid(repository: Repository, evidence: Evidence) -> bool:
     return _stamps(settings) == settings and not repository.operation()
 
 
-def is_valid(repository: Repository, evidence: Evidence, status: bytes) -> bool:
+def is_valid(repository: Repository, evidence: CaptureEvidence, status: bytes) -> bool:
     """Return whether a capture would see the same again, given the output of `git status`."""
     return _digest(repository, status) == evidence.get("status")
 

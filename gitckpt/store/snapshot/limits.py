@@ -109,6 +109,8 @@ class Limits:
     submodules: bool = True
     # In seconds: a capture that takes longer is aborted.
     timeout: float = 60.0
+    # The same for captures by the hooks of agents, guards and `git ckpt watch`.
+    budget: float = 5.0
     # In bytes, of all untracked files: the largest are omitted until the rest fit. None: no limit.
     max_total_size: int | None = None
     # git's settings for line ends and filters; None if they were not read yet.
@@ -121,9 +123,14 @@ class Limits:
             object.__setattr__(self, name, as_words(name, getattr(self, name)))
         require("submodules", self.submodules, bool, "True or False")
         require_seconds("timeout", self.timeout)
+        require_seconds("budget", self.budget)
 
     def automatic(self) -> Limits:
         return replace(self, max_total_size=_AUTOMATIC)
+
+    def within_budget(self) -> Limits:
+        """Return the limits for a capture that an agent or a command waits for."""
+        return replace(self.automatic(), timeout=min(self.timeout, self.budget))
 
     def find_excess(self, sizes: Mapping[bytes, int]) -> list[bytes]:
         if self.max_total_size is None:

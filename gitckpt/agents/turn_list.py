@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator
 
 from gitckpt.agents.clients import CLIENTS
+from gitckpt.model import phase
 from gitckpt.model.checkpoint import GUARD, TURN
 from gitckpt.model.errors import AmbiguousError, CkptError, NotFoundError
 from gitckpt.model.values import dataclass, field
 from gitckpt.store.records.entry import CheckpointInfo, Query
 from gitckpt.store.store import Store
 
-_LABEL = re.compile(r"turn-([0-9]+)")
 _ADDRESS = re.compile(r"(.+):([0-9]+)")
 OPEN, COMPLETE, INTERRUPTED = "open", "complete", "interrupted"
 
@@ -48,7 +48,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class FileChange:
+class ChangedFile:
     """A file that a turn changed; the counts of lines are None for a binary file."""
 
     path: str
@@ -62,9 +62,9 @@ def list_turns(store: Store, run: str | None = None, limit: int | None = None) -
     entries = store.list(Query(run=run, in_run=True, triggers=triggers))
     turns: dict[tuple[str, int], Turn] = {}
     for entry in entries:
-        match = _LABEL.match(entry.phase_name)
-        if match is not None and entry.run is not None:
-            key = entry.run, int(match[1])
+        number = phase.turn_number(entry.label)
+        if number is not None and entry.run is not None:
+            key = entry.run, number
             turns.setdefault(key, Turn(*key)).entries.insert(0, entry)
     for (name, number), turn in turns.items():
         following = turns.get((name, number + 1))
@@ -109,7 +109,7 @@ def find_turn(store: Store, text: str) -> Turn | None:
     raise NotFoundError(f"the session {run} has no turn {number}", hint=hint)
 
 
-def changed_files(store: Store, turn: Turn) -> list[FileChange]:
+def changed_files(store: Store, turn: Turn) -> list[ChangedFile]:
     """Return the files that differ between begin and end of a turn; [] if that is unknown."""
     before, after = turn.before, turn.after
     if after is None or (before.tree, before.git_sha) == (after.tree, after.git_sha):
@@ -121,8 +121,8 @@ def changed_files(store: Store, turn: Turn) -> list[FileChange]:
     return list(_parse_numstat(listing))
 
 
-def _parse_numstat(listing: bytes) -> Iterator[FileChange]:
+def _parse_numstat(listing: bytes) -> Iterator[ChangedFile]:
     for line in listing.split(b"\0")[:-1]:
         added, removed, path = line.split(b"\t", 2)
         counts = [None if count == b"-" else int(count) for count in (added, removed)]
-        yield FileChange(path.decode("utf-8", "replace"), counts[0], counts[1])
+        yield ChangedFile(path.decode("utf-8", "replace"), counts[0], counts[1])

@@ -1,0 +1,73 @@
+"""Record a checkpoint whenever the files of a worktree settle after a change."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+
+from gitckpt.git import process
+from gitckpt.model.checkpoint import WATCH
+from gitckpt.model.errors import CkptError
+from gitckpt.store.store import Store, inside
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_INTERRUPTED = 130
+
+
+class Watch:
+    """Watch one worktree until a command ends, or until the user interrupts."""
+
+    def __init__(self, store: Store, quiet: float, tell: Callable[[str], object]) -> None:
+        """Take the store of the worktree, and how many seconds files must be left alone."""
+        self._store, self._quiet, self._tell = inside(store), quiet, tell
+        repository = self._store.repository
+        self._git_dirs = (repository.git_dir, repository.common_dir)
+
+    def run(self, command: Sequence[str]) -> int:
+        """Watch while `command` runs, and return its exit code; without one, until Ctrl-C."""
+        self._record("watch-started")
+        stop = threading.Event()
+        codes: list[int] = []
+
+        def run_command() -> None:
+            codes.append(process.run_attached(command, os.environ))
+            stop.set()
+
+        if command:
+            threading.Thread(target=run_command, daemon=True).start()
+        while not stop.is_set():
+            try:
+                self._watch(stop)
+            except KeyboardInterrupt:  # the command gets it from the terminal, too
+                if not command:
+                    codes.append(_INTERRUPTED)
+                    break
+        self._record("watch-complete")
+        return codes[0] if codes[0] >= 0 else 128 - codes[0]
+
+    def _watch(self, stop: threading.Event) -> None:
+        from watchfiles import DefaultFilter, watch  # takes 40 ms to import
+
+        ignored = [os.path.realpath(path) for path in self._git_dirs]
+        options: Any = {"watch_filter": DefaultFilter(ignore_paths=ignored), "stop_event": stop}
+        wait = round(self._quiet * 1000)
+        # One batch ends when no file has changed for `step` milliseconds.
+        top = self._store.repository.worktree or ""
+        for _ in watch(top, debounce=max(60_000, wait), step=wait, **options):
+            self._record("watch-progress")
+
+    def _record(self, label: str) -> None:
+        limits = self._store.rules.limits().within_budget()
+        checkpoint_id = self._store.new_id()
+        details: Any = {"trigger": WATCH, "id": checkpoint_id, "if_changed": True}
+        try:
+            saved = self._store.save(label, {}, limits=limits, **details)
+        except CkptError as error:
+            self._tell(f"the files were not captured: {error.message}")
+            return
+        if saved.id == checkpoint_id:
+            self._tell(f"saved the files as {saved.id[:8]}")

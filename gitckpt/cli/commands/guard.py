@@ -1,0 +1,196 @@
+"""Implement `git ckpt guard`, `git ckpt watch` and `git ckpt rescue`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+from gitckpt.cli import options, terminal
+from gitckpt.cli.opening import open_store
+from gitckpt.git import process
+from gitckpt.model import times
+from gitckpt.model.arguments import shell_word
+from gitckpt.model.errors import CkptError, RepositoryError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gitckpt.store.worktrees.rescue import LostWorktree
+
+_LOST_COLUMNS = ("WORKTREE", "ID", "AGE", "FILES", "MESSAGE")
+_NOT_FOUND = 127  # the exit code of a shell for a missing program
+
+# Subcommands of git that can take uncommitted work, or commits without another ref.
+_DESTRUCTIVE = (
+    *("am", "apply", "bisect", "branch", "checkout", "checkout-index", "cherry-pick", "clean"),
+    *("filter-branch", "gc", "merge", "mv", "prune", "pull", "read-tree", "rebase", "reflog"),
+    *("reset", "restore", "revert", "rm", "sparse-checkout", "stash", "submodule", "switch"),
+    *("tag", "update-ref", "worktree"),
+)
+_POSIX = """\
+# Have git ckpt guard git commands that can destroy work: eval "$(git ckpt guard --shell {shell})"
+git() {{
+    for ckpt_word in "$@"; do
+        case $ckpt_word in
+            {words}) command git ckpt guard -- git "$@"; return ;;
+        esac
+    done
+    command git "$@"
+}}
+"""
+_POSIX_RM = """\
+rm() {
+    command git ckpt guard -- rm "$@"
+}
+"""
+_FISH = """\
+# Have git ckpt guard git commands that can destroy work: git ckpt guard --shell fish | source
+function git --wraps git
+    for ckpt_word in $argv
+        switch $ckpt_word
+            case {words}
+                command git ckpt guard -- git $argv
+                return
+        end
+    end
+    command git $argv
+end
+"""
+_FISH_RM = """\
+function rm --wraps rm
+    command git ckpt guard -- rm $argv
+end
+"""
+_SHELLS = ("bash", "zsh", "fish")
+
+
+@options.usage("""
+[-- COMMAND…]  The command to run after the files were captured.
+--shell SHELL  Print functions for bash, zsh or fish that guard destructive git commands.
+--rm  With --shell: guard rm as well.
+""")
+def guard(paths: list[str] | None = None, shell: str | None = None, rm: bool = False) -> None:
+    """Capture changed files, then run a command that may destroy them.
+
+    Replaces itself by the command, so its exit code and signals are those of the command. A capture
+    that fails prints a warning, and the command runs all the same.
+    """
+    command = paths or []
+    options.refuse(command and shell, "--shell excludes a command", "leave out one of them")
+    options.refuse(rm and not shell, "--rm needs --shell", "run: git ckpt guard --shell bash --rm")
+    if shell is not None:
+        options.require_one_of("shell", shell, _SHELLS)
+        for line in _functions(shell, rm=rm).splitlines():
+            terminal.out(line)
+        return
+    options.refuse(not command, "COMMAND is missing", "run: git ckpt guard -- git reset --hard")
+    _capture(command)
+    _replace_process(command)
+
+
+def _functions(shell: str, *, rm: bool) -> str:
+    if shell == "fish":
+        return _FISH.format(words=" ".join(_DESTRUCTIVE)) + (_FISH_RM if rm else "")
+    text = _POSIX.format(shell=shell, words="|".join(_DESTRUCTIVE))
+    return text + (_POSIX_RM if rm else "")
+
+
+def _capture(command: Sequence[str]) -> None:
+    """Capture what the command may destroy; warn if that fails."""
+    text = " ".join(map(shell_word, command))
+    try:
+        with open_store() as store:
+            from gitckpt.agents import guards
+
+            checkpoint = guards.guard(store, text)
+    except RepositoryError:
+        return  # outside of a repository there is nothing to guard
+    except CkptError as error:
+        terminal.warn(f"the files were not captured: {error.message}")
+        return
+    if checkpoint is not None:
+        undo = f"undo with: git ckpt restore {checkpoint.id[:8]}"
+        terminal.remark(f"saved the files as {checkpoint.id[:8]}; {undo}")
+
+
+def _replace_process(command: Sequence[str]) -> None:
+    program = shutil.which(command[0])
+    if program is None:
+        terminal.print_error(UsageError(f"no program {command[0]!r} is on the PATH"))
+        sys.stdout.flush()
+        os._exit(_NOT_FOUND)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        process.replace_by(program, command)
+    except OSError as error:
+        raise UsageError(f"cannot run {command[0]}: {error.strerror}") from None
+
+
+@options.usage("""
+[-- COMMAND…]  The command to watch; the watch ends with it.
+--every AGE  How long files must be left alone before a checkpoint.  [default: 5s]
+""")
+def watch(paths: list[str] | None = None, every: str = "5s") -> int:
+    """Record a checkpoint whenever files settle after a change.
+
+    For agents without hooks. With a command, begins and ends with a checkpoint, and passes on the
+    exit code; without one, watches until Ctrl-C.
+    """
+    seconds = times.parse_age(every) / times.MICRO
+    options.refuse(seconds <= 0, "--every must be more than 0", "run: git ckpt watch --every 5s")
+    with open_store() as store:
+        from gitckpt.agents.watch import Watch
+
+        if store.worktree is None:
+            raise RepositoryError("a bare repository has no files to watch")
+        command = paths or []
+        if command and shutil.which(command[0]) is None:
+            raise UsageError(f"no program {command[0]!r} is on the PATH")
+        return Watch(store, seconds, terminal.remark).run(command)
+
+
+@options.usage("""
+[NAME]  The worktree to bring back, by its name or a checkpoint.  [default: list them all]
+--into DIR  The directory of the new worktree.
+--json  Print one JSON document.
+""")
+def rescue(name: str | None = None, into: str | None = None, as_json: bool = False) -> None:
+    """List worktrees that vanished with changed files in a checkpoint, or bring one back.
+
+    Maintenance captures the changed files of all linked worktrees, whoever made them. Prints the
+    path of the worktree that was brought back.
+    """
+    options.refuse(into and name is None, "--into needs NAME", "run: git ckpt rescue")
+    with open_store() as store:
+        lost = store.lost_worktrees()
+        if name is not None:
+            checkpoint_id = next((entry.newest.id for entry in lost if entry.name == name), None)
+            checkpoint_id = checkpoint_id or store.find(name)
+            result = store.resume(checkpoint_id, os.path.abspath(into) if into else None)
+            terminal.out_path(result.path)
+            return
+        changed_counts = store.changed_files([entry.newest for entry in lost])
+    if as_json:
+        terminal.out_json({"worktrees": [_lost_as_json(entry, changed_counts) for entry in lost]})
+        return
+    if not lost:
+        terminal.remark("no worktree with changed files has vanished")
+    rows = []
+    for entry in lost:
+        newest = entry.newest
+        age = terminal.age_or_timestamp(newest.time, times.now(), newest.timestamp)
+        changed = str(changed_counts.get(newest.id, ""))
+        rows.append((entry.name, terminal.short_id(newest.id), age, changed, newest.message))
+    terminal.out_rows(_LOST_COLUMNS, rows)
+
+
+def _lost_as_json(entry: LostWorktree, changed_counts: Mapping[str, int]) -> dict[str, object]:
+    return {
+        "name": entry.name,
+        **terminal.attributes(entry.newest, "id timestamp git_sha branch message"),
+        "changed": changed_counts.get(entry.newest.id),
+        "checkpoints": entry.count,
+    }
