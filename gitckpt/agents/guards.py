@@ -118,7 +118,7 @@ def guard(user_store: Store, command: str) -> Checkpoint | None:
     message = f"before: {' '.join(command.split())}"[:MAX_MESSAGE]
     keep_commits(store, command, message)
     capture_elsewhere(store, command, directory, message)
-    if store.repository.worktree is None or store.unchanged() is not None:
+    if store.repository.worktree is None or store.unchanged() or store.is_clean():
         return None
     checkpoint_id = store.new_id()
     limits = store.rules.limits().within_budget()
@@ -136,7 +136,8 @@ def capture_elsewhere(store: Checkpoints, command: str, directory: str, message:
             with store.seen_from(repository, "plumbing") as other:
                 limits = other.rules.limits().within_budget()
                 details: Any = {"message": message, "trigger": GUARD, "if_changed": True}
-                other.save("guard-complete", {"command": message}, limits=limits, **details)
+                if not other.is_clean():
+                    other.save("guard-complete", {"command": message}, limits=limits, **details)
 
 
 # Keep commits

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     TurnState = dict[str, Any]
-    Details = Mapping[str, Any]
+    MoreDetails = Mapping[str, Any]
 
 
 def record(event: HookEvent) -> Checkpoint | None:
@@ -87,7 +87,7 @@ class AgentSession:
         message = f"before: {first_line(command)}"[:MAX_MESSAGE]
         guards.keep_commits(self._store, command, message, self._event.client)
         guards.capture_elsewhere(self._store, command, self._event.directory, message)
-        if self._store.unchanged() is not None:
+        if self._store.unchanged() or self._store.is_clean():
             return None
         checkpoint_id = self._store.new_id()
         details = {"trigger": GUARD, "id": checkpoint_id, "if_changed": True}

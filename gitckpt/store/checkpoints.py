@@ -297,21 +297,34 @@ class Checkpoints:
 
     def unchanged(self) -> Checkpoint | None:
         """Return the worktree's last captured checkpoint if git shows no change since."""
-        from gitckpt.git.worktree.index import WorktreeStatus
         from gitckpt.store.snapshot import last_capture
 
         last = last_capture.load(self.repository)
         evidence = last[1] if last is not None else None
         if evidence is None or not last_capture.may_be_valid(self.repository, evidence):
             return None
+        status = self._read_status()
+        if status is None or not last_capture.is_valid(self.repository, evidence, status.output):
+            return None
+        self._status = None
+        return self._last_captured()
+
+    def is_clean(self) -> bool:
+        """Return whether git shows no change of the worktree, and no operation in progress."""
+        if self.repository.operation():
+            return False
+        status = self._status or self._read_status()
+        return status is not None and not status.has_changes
+
+    def _read_status(self) -> WorktreeStatus | None:
+        # The capture that follows needs not ask git again.
+        from gitckpt.git.worktree.index import WorktreeStatus
+
         try:
-            status = WorktreeStatus.read(self.repository)
+            self._status = WorktreeStatus.read(self.repository)
         except GitError:
-            return None  # such as a filter that fails; the capture gives the reason
-        if last_capture.is_valid(self.repository, evidence, status.output):
-            return self._last_captured()
-        self._status = status  # the capture that follows needs not ask git again
-        return None
+            self._status = None  # such as a filter that fails; the capture gives the reason
+        return self._status
 
     def _last_captured(self) -> Checkpoint | None:
         from gitckpt.store.snapshot import last_capture

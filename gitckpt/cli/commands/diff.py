@@ -55,8 +55,8 @@ def diff(
     hint = "use --binary for a patch, or --stat for a summary"
     options.refuse(binary and stat, "--stat and --binary exclude each other", hint)
     with open_store() as store:
-        if len(ids) == 1:
-            ids = _ends_of_turn(store, ids[0]) or ids
+        turn_ends = _ends_of_turn(store, ids[0]) if len(ids) == 1 else []
+        ids = turn_ends or ids
         checkpoints = [store.read(_find_checkpoint(store, id_text)) for id_text in ids]
         old, new = checkpoints[0], checkpoints[1] if len(ids) > 1 else None
         if not state:
@@ -64,7 +64,7 @@ def diff(
             with terminal.waiting("comparing files"):
                 patch = store.diff(old, new, paths=paths, options=diff_options)
             terminal.out_patch(patch)
-        if new is not None and not paths and not stat and not binary:
+        if new is not None and not paths and not stat and not binary and not turn_ends:
             _print_states(store, old, new)
 
 

@@ -62,6 +62,10 @@ class WorktreeStatus:
     start: int  # the time of the file system before git ran, in nanoseconds
     mark: object  # changes when the index is written
 
+    @property
+    def has_changes(self) -> bool:
+        return any(not record.startswith(b"# ") for record in self.output.split(b"\0")[:-1])
+
     @classmethod
     def read(cls, repository: Repository) -> Self:
         start, mark = _read_file_system_time(repository), _index_mark(repository)
