@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gitckpt import Store
-from tests.agents.conftest import SESSION, CallHook, bash, send
+from tests.agents.hook_calls import SESSION, bash, call_hook, send
 from tests.conftest import Checkout
 
 
@@ -18,7 +18,7 @@ def labels(at: Checkout) -> list[str]:
         return [entry.label for entry in reversed(store.list())]
 
 
-def test_a_turn_is_recorded_before_and_after_it(call_hook: CallHook, checkout: Checkout) -> None:
+def test_a_turn_is_recorded_before_and_after_it(checkout: Checkout) -> None:
     assert call_hook("UserPromptSubmit", checkout, prompt="Add a login\nplease") == {}
     checkout.write("login.py", "print('login')\n")
     assert call_hook("Stop", checkout) == {}
@@ -34,7 +34,7 @@ def test_a_turn_is_recorded_before_and_after_it(call_hook: CallHook, checkout: C
 
 
 def test_a_destructive_command_is_preceded_by_a_checkpoint_and_the_agent_is_told(
-    call_hook: CallHook, checkout: Checkout
+    checkout: Checkout,
 ) -> None:
     call_hook("UserPromptSubmit", checkout, prompt="Tidy up")
     checkout.write("draft.txt", "not committed\n")
@@ -48,9 +48,7 @@ def test_a_destructive_command_is_preceded_by_a_checkpoint_and_the_agent_is_told
     assert (checkout.path / "draft.txt").read_text() == "not committed\n"
 
 
-def test_without_a_change_a_turn_is_noted_and_a_guard_records_nothing(
-    call_hook: CallHook, checkout: Checkout
-) -> None:
+def test_without_a_change_a_turn_is_noted_and_a_guard_records_nothing(checkout: Checkout) -> None:
     checkout.write("README", "changed\n")
     call_hook("UserPromptSubmit", checkout, prompt="Explain")
     trees = checkout.refs("refs/ckpt/trees")
@@ -60,17 +58,13 @@ def test_without_a_change_a_turn_is_noted_and_a_guard_records_nothing(
     assert set(checkout.refs("refs/ckpt/trees").values()) == set(trees.values())
 
 
-def test_commands_that_only_read_are_let_through_without_a_look(
-    call_hook: CallHook, checkout: Checkout
-) -> None:
+def test_commands_that_only_read_are_let_through_without_a_look(checkout: Checkout) -> None:
     checkout.write("README", "changed\n")
     assert call_hook("PreToolUse", checkout, **bash("git status --short")) == {}
     assert labels(checkout) == []
 
 
-def test_the_end_of_a_session_closes_an_interrupted_turn(
-    call_hook: CallHook, checkout: Checkout
-) -> None:
+def test_the_end_of_a_session_closes_an_interrupted_turn(checkout: Checkout) -> None:
     """After an error of the model's server, Claude Code sends SessionEnd without Stop."""
     call_hook("UserPromptSubmit", checkout, prompt="one")
     call_hook("SessionEnd", checkout, reason="other")
@@ -84,7 +78,7 @@ def test_the_end_of_a_session_closes_an_interrupted_turn(
     ]
 
 
-def test_sessions_are_no_unfinished_runs(call_hook: CallHook, checkout: Checkout) -> None:
+def test_sessions_are_no_unfinished_runs(checkout: Checkout) -> None:
     call_hook("UserPromptSubmit", checkout, prompt="one")
     with Store.open(checkout.path) as store:
         assert len(store.runs()) == 1
@@ -93,14 +87,12 @@ def test_sessions_are_no_unfinished_runs(call_hook: CallHook, checkout: Checkout
 
 
 @pytest.mark.parametrize("variable", ["CKPT_RUN", "GITCKPT_SKIP"])
-def test_nothing_is_recorded_for_the_agent_of_a_driver(
-    call_hook: CallHook, checkout: Checkout, variable: str
-) -> None:
+def test_nothing_is_recorded_for_the_agent_of_a_driver(checkout: Checkout, variable: str) -> None:
     call_hook("UserPromptSubmit", checkout, prompt="one", env={variable: "1"})
     assert labels(checkout) == []
 
 
-def test_a_subagent_has_no_turns(call_hook: CallHook, checkout: Checkout) -> None:
+def test_a_subagent_has_no_turns(checkout: Checkout) -> None:
     call_hook("UserPromptSubmit", checkout, prompt="one", agent_id="a40e6f076b3eda946")
     call_hook("SubagentStop", checkout, agent_id="a40e6f076b3eda946")
     assert labels(checkout) == []
@@ -121,9 +113,7 @@ def test_a_subagent_has_no_turns(call_hook: CallHook, checkout: Checkout) -> Non
     ],
     ids=lambda payload: next(iter(payload)),
 )
-def test_hostile_values_are_data(
-    call_hook: CallHook, checkout: Checkout, payload: dict[str, Any]
-) -> None:
+def test_hostile_values_are_data(checkout: Checkout, payload: dict[str, Any]) -> None:
     call_hook("UserPromptSubmit", checkout, **{"prompt": "one", **payload})
     call_hook("Stop", checkout, **payload)
     with Store.open(checkout.path) as store:
@@ -155,16 +145,14 @@ def test_what_is_no_event_is_answered_and_ignored(checkout: Checkout, data: byte
     assert labels(checkout) == []
 
 
-def test_outside_of_a_repository_nothing_happens(tmp_path: Path, call_hook: CallHook) -> None:
+def test_outside_of_a_repository_nothing_happens(tmp_path: Path) -> None:
     directory = tmp_path / "plain"
     directory.mkdir()
     assert call_hook("UserPromptSubmit", Checkout(directory), prompt="one") == {}
     assert list(directory.iterdir()) == []
 
 
-def test_a_failure_is_logged_and_the_agent_goes_on(
-    call_hook: CallHook, main_checkout: Checkout
-) -> None:
+def test_a_failure_is_logged_and_the_agent_goes_on(main_checkout: Checkout) -> None:
     main_checkout.write(".git/HEAD", f"{'1' * 40}\n")
     assert call_hook("UserPromptSubmit", main_checkout, prompt="secret words") == {}
     log = (main_checkout.path / ".git/ckpt/log").read_text()

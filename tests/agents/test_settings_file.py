@@ -26,7 +26,7 @@ FILES = [
     '{"hooks":{"Stop":[]}, "b":2}',
     '{"hooks":{"Stop":[],"Other":[ ]}}',
     '{"hooks": {\n}}',
-    '/* c */ {\n\t"hooks": {"PreToolUse": [{"matcher":"Edit"}], /* z */ },\n\t"é": "ü\\"x" // end\n}',
+    '/* */ {\n\t"hooks": {"PreToolUse": [{"matcher":"Edit"}], /* z */ },\n\t"é": "ü\\"x" // end\n}',
     '\ufeff{"a": 1}',
     '{\r\n  "a": 1\r\n}\r\n',
 ]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.conftest import SESSION, CallHook, bash, call_hook  # noqa: F401 - a fixture
+from tests.agents.hook_calls import SESSION, bash, call_hook
 from tests.cli.conftest import Ckpt, normal
 from tests.conftest import Checkout
 
@@ -76,9 +76,7 @@ def test_an_unknown_client_is_an_error(ckpt: Ckpt, checkout: Checkout) -> None:
     assert "git ckpt watch -- COMMAND" in done.err
 
 
-def test_turns_show_prompt_files_and_guards(
-    ckpt: Ckpt, call_hook: CallHook, checkout: Checkout
-) -> None:
+def test_turns_show_prompt_files_and_guards(ckpt: Ckpt, checkout: Checkout) -> None:
     call_hook("UserPromptSubmit", checkout, prompt="Add a login")
     checkout.write("login.py", "one\ntwo\n")
     call_hook("PreToolUse", checkout, **bash("python3 fix.py"))
@@ -104,9 +102,7 @@ def test_turns_show_prompt_files_and_guards(
     assert turns[1]["guards"][0]["message"] == "before: python3 fix.py"
 
 
-def test_a_turn_that_does_not_exist_is_an_error(
-    ckpt: Ckpt, call_hook: CallHook, checkout: Checkout
-) -> None:
+def test_a_turn_that_does_not_exist_is_an_error(ckpt: Ckpt, checkout: Checkout) -> None:
     call_hook("UserPromptSubmit", checkout, prompt="Add a login")
     missing = ckpt("diff", "login:7", at=checkout)
     assert missing.code != 0

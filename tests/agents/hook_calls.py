@@ -7,22 +7,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from typing import Any, Protocol
-
-import pytest
+from typing import Any
 
 from tests.cli.conftest import PROJECT
 from tests.conftest import Checkout
 
 SESSION = "6941f080-b51c-45c0-83ae-83188c563208"
-
-
-class CallHook(Protocol):
-    """Call `git ckpt hook agent`; the keywords are keys of the payload."""
-
-    def __call__(
-        self, event: str, at: Checkout, *, env: Mapping[str, str] | None = None, **payload: Any
-    ) -> dict[str, Any]: ...
 
 
 def send(data: bytes, client: str = "claude", env: Mapping[str, str] | None = None) -> Any:
@@ -38,22 +28,19 @@ def send(data: bytes, client: str = "claude", env: Mapping[str, str] | None = No
     return json.loads(done.stdout)
 
 
-@pytest.fixture
-def call_hook() -> CallHook:
-    def call(
-        event: str, at: Checkout, *, env: Mapping[str, str] | None = None, **payload: Any
-    ) -> dict[str, Any]:
-        document = {
-            "session_id": SESSION,
-            "transcript_path": "/missing",
-            "cwd": str(at.path),
-            "hook_event_name": event,
-            **payload,
-        }
-        answer: dict[str, Any] = send(json.dumps(document).encode(), env=env)
-        return answer
-
-    return call
+def call_hook(
+    event: str, at: Checkout, *, env: Mapping[str, str] | None = None, **payload: Any
+) -> dict[str, Any]:
+    """Call `git ckpt hook agent claude`; the keywords are keys of the payload."""
+    document = {
+        "session_id": SESSION,
+        "transcript_path": "/missing",
+        "cwd": str(at.path),
+        "hook_event_name": event,
+        **payload,
+    }
+    answer: dict[str, Any] = send(json.dumps(document).encode(), env=env)
+    return answer
 
 
 def bash(command: str) -> dict[str, Any]:
