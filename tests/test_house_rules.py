@@ -438,7 +438,7 @@ def test_the_checker_notices(path: str, source: str, said: str) -> None:
         (
             "gitckpt/durable/phases/x.py",
             (
-                "from gitckpt.durable.phases.review import cycle\n"
+                "from gitckpt.durable.phases.review import phase\n"
                 "from gitckpt.durable.phases.loop import loop"
             ),
         ),
