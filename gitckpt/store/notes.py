@@ -169,10 +169,10 @@ def _parse_queue(data: bytes) -> tuple[Lines, set[str]]:
     removed_ids: set[str] = set()
     for entry in data.decode("utf-8", "surrogateescape").split("\n"):
         commit, _, line = entry.partition(" ")
-        id_, time = link_id(line), line.rpartition(" ")[2]
+        id_, stamp = link_id(line), line.rpartition(" ")[2]
         if not line and ids.is_id(commit):
             removed_ids.add(commit)
-        elif ids.is_oid(commit) and ids.is_id(id_) and _is_stamp(time):  # else cut off by a kill
+        elif ids.is_oid(commit) and ids.is_id(id_) and _is_stamp(stamp):  # else cut off by a kill
             links.setdefault(commit, {})[id_] = line
     return {commit: [*lines.values()] for commit, lines in links.items()}, removed_ids
 

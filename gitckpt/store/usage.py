@@ -60,7 +60,7 @@ def _find_exclusive_objects(
     for oids in roots:
         reached_oids: set[str] = set()
         if oids:
-            # Skips the history of other refs, but not all of their trees: `discard` does that.
+            # Skips the history of other refs, but not all their trees: `discard_foreign` does that.
             revs = [*oids, *(f"^{oid}" for oid in tips)]
             rev_list_options = ["--not", *exclude_options, "--not", "--stdin"]
             is_complete &= _list_reachable(repository, rev_list_options, revs, reached_oids.update)

@@ -69,9 +69,9 @@ def perform_command(context: Context) -> PhaseResult:
 def _run_line(
     context: Context, line: str, limits: Timeouts, env: Texts, *, show: bool = True
 ) -> CommandResult:
-    options: Any = {"directory": context.run.path, "env": {**context.environment(), **env}}
-    options |= {"watchdog": context.watchdog, "tick": context.check_and_tick, "patience": limits}
-    return execution.run_command(line, output=context.output if show else lambda _: None, **options)
+    kwargs: Any = {"directory": context.run.path, "env": {**context.environment(), **env}}
+    kwargs |= {"watchdog": context.watchdog, "tick": context.check_and_tick, "patience": limits}
+    return execution.run_command(line, output=context.output if show else lambda _: None, **kwargs)
 
 
 def to_seconds(length: int | None) -> float | None:

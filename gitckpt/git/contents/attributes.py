@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.worktree.index import PrivateIndex
 
-# The settings that `Configured.of` reads, as a regular expression on their names.
+# The settings that `ConversionSettings.of` reads, as a regular expression on their names.
 SETTINGS = (
     r"core\.(autocrlf|eol|attributesfile|filemode|symlinks|ignorecase|precomposeunicode)$"
     r"|attr\.tree$|filter\."
@@ -121,7 +121,9 @@ class AttributeRules:
     sources: tuple[tuple[str, bytes], ...]  # path and content of the attribute files
 
     def digest(self, extra: Iterable[bytes]) -> str:
-        parts = [repr(self.configured).encode("utf-8", "surrogateescape")]
+        # A stored key: the class's former name keeps the verdicts of older versions valid.
+        settings = repr(self.configured).replace(type(self.configured).__name__, "Configured", 1)
+        parts = [settings.encode("utf-8", "surrogateescape")]
         for path, content in self.sources:
             parts += [os.fsencode(path), content]
         data = b"\0".join(b"%d %s" % (len(part), part) for part in [*parts, *extra])

@@ -157,7 +157,7 @@ def make_directories(top: str, directories: Collection[bytes]) -> None:
         except OSError as error:
             name = path.decode("utf-8", "replace")
             message = f"cannot make the directory {name}"
-            hint = f"look at this path: ls -ld {shell_word(os.path.join(top, name))}"
+            hint = f"look at this path: ls -ld {shell_word(os.path.join(top, os.fsdecode(path)))}"
             raise WorktreeError(f"{message}: {error.strerror}", hint=hint) from None
 
 

@@ -54,7 +54,7 @@ def _audit_chain(
             continue
         if number == last_number + 1:
             yield from _audit_parent(row, [parent.id for parent in previous_rows], evidence)
-        # Nothing names a parent that was removed or never fetched; a lost parent is in `traces`.
+        # Nothing names a removed or never fetched parent; a lost one is in `traced_ids`.
         elif not _has_legal_gap(chain, position, evidence) and (
             row.parent is None or row.parent in evidence.oids or row.parent in traced_ids
         ):

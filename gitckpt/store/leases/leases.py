@@ -55,7 +55,7 @@ class Lease:
     boot: str
     namespace: str
     pid: int
-    started: str  # start of the process, from `filesystem.start_of`
+    started: str  # start of the process, from `filesystem.process_start`
     acquired: str
     renewed: str
     expires: str

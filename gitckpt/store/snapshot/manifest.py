@@ -50,7 +50,7 @@ class Contents:
     operation: Mapping[str, bytes] = field(default_factory=dict)  # from `operation.collect`
     sparse: bytes | None = None  # from `sparse.read`
     raw: str | None = None  # a tree of raw copies: files that a checkout would write differently
-    conversion: bytes = b""  # `attributes.conversion_settings` at the time of the capture
+    conversion: bytes = b""  # `attributes.describe_conversion` at the time of the capture
     directories: list[bytes] = field(default_factory=list)  # empty ones; only the innermost
     modes: Mapping[bytes, int] = field(default_factory=dict)  # if narrower than the umask allows
     # Whether no files were captured: `files` is the tree of the linked commit.
