@@ -13,10 +13,10 @@ import uuid
 from collections.abc import Mapping
 
 from gitckpt import Checkpoint, Lease
-from gitckpt.git.notes import Notes
+from gitckpt.git.notes import GitNotes
 from gitckpt.git.objects import writer
 from gitckpt.git.objects.plumbing import open_objects
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.model import codec, note, times
 from gitckpt.model.checkpoint import CLEAN, PHASE, POST_COMMIT
 from gitckpt.store.leases.leases import render
@@ -283,8 +283,8 @@ def _write_notes(path: str, checkpoints: list[Checkpoint]) -> str:
         each.git_sha: [note.format_link(each.id, each.label, each.timestamp)]
         for each in checkpoints
     }
-    repository = discover(path)
-    commit, items = Notes(repository, open_objects(repository), ref_names.NOTES).edit(
+    repository = discover_repository(path)
+    commit, items = GitNotes(repository, open_objects(repository), ref_names.NOTES).edit_notes(
         "", list(lines), lambda sha, _: lines[sha], 0
     )
     writer.write_pack(repository, items)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from gitckpt.git.process import environment, start_detached
+from gitckpt.git.process import git_environment, start_detached
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
 
 TYPE_CHECKING = False
@@ -96,7 +96,7 @@ def _follow_up(repository: Repository, checkpoint_id: str) -> None:
 
 def _records_checkpoint(repository: Repository, event: str, argument: str) -> bool:
     """Return whether a hook event records a checkpoint; `argument` comes from git."""
-    operation_name = repository.operation()
+    operation_name = repository.operation_in_progress()
     if event in ("post-commit", "post-merge"):
         is_squash = event == "post-merge" and argument == "1"  # a squash makes no commit
         # A rebase, `am` or bisect records nothing until its end.
@@ -109,7 +109,7 @@ def _records_checkpoint(repository: Repository, event: str, argument: str) -> bo
 
     # git calls post-rewrite for a rebase with `--exec` even if nothing was rewritten.
     return (
-        operation.is_last_patch(repository)
+        operation.is_at_last_patch(repository)
         if is_am
         else operation.has_rebase_moved_head(repository)
     )
@@ -129,11 +129,11 @@ _FAILURES = {
 
 def _find_repository() -> Repository:
     """Return the current repository; raise `RepositoryError` if git refuses it."""
-    from gitckpt.git.repository import Repository, discover
+    from gitckpt.git.repository import Repository, discover_repository
 
     git_dir = os.environ.get("GIT_DIR", "")
     if not git_dir and not _is_owned_by_user(".git"):
-        return discover()  # git applies `safe.directory` (git-config(1))
+        return discover_repository()  # git applies `safe.directory` (git-config(1))
     git_dir = git_dir or ".git"
     if os.path.isfile(git_dir):
         git_dir = _read_git_file(git_dir)
@@ -141,7 +141,7 @@ def _find_repository() -> Repository:
         git_dir = os.path.realpath(git_dir)
     if os.path.isfile(os.path.join(git_dir, "HEAD")):
         return Repository(os.path.abspath(git_dir), None)
-    return discover()
+    return discover_repository()
 
 
 def _is_owned_by_user(dot_git: str) -> bool:
@@ -169,10 +169,10 @@ def _find_branch(repository: Repository, event: str) -> str | None:
 
 
 def _record(repository: Repository, event: str, revision: str) -> str:
-    from gitckpt.git.objects.plumbing import Plumbing
+    from gitckpt.git.objects.plumbing import PlumbingObjects
     from gitckpt.git.refs import Refs
 
-    objects = Plumbing(repository)
+    objects = PlumbingObjects(repository)
 
     def clear_stale_lock(path: str) -> bool:
         from gitckpt.store.records import heads
@@ -183,12 +183,12 @@ def _record(repository: Repository, event: str, revision: str) -> str:
 
     refs = Refs(repository, clear_stale_lock)
     if not repository.is_linked:  # else the store of a run may start another one
-        refs.warm_up()  # the process starts in the background
+        refs.start_idle_process()  # the process starts in the background
     from gitckpt.model import document, ids, times
     from gitckpt.store.records import ref_names
     from gitckpt.store.records.recorder import Proposal, Recorder
 
-    commit_object = next(repository.cat_file.contents([revision]))
+    commit_object = next(repository.cat_file.read_contents([revision]))
     if commit_object is None:
         raise CkptError(f"{revision} names no commit")
     commit, _, commit_text = commit_object
@@ -200,7 +200,7 @@ def _record(repository: Repository, event: str, revision: str) -> str:
     if has_owner and (run_checkpoint_id := _extend_run(repository, details, event)) is not None:
         return run_checkpoint_id
     if repository.is_linked:
-        refs.warm_up()
+        refs.start_idle_process()
     is_commit = event == "post-commit"
     checkpoint_id = ids.from_commit(commit) if is_commit else ids.new_id()
     ref = ref_names.CHECKPOINTS + checkpoint_id
@@ -321,7 +321,7 @@ def _start_maintenance(repository: Repository) -> None:
     from gitckpt.store.records import ref_names
 
     path = os.path.join(repository.make_private_dir(), ref_names.MAINTAINED)
-    with open(path, "wb", opener=private_dirs.create):
+    with open(path, "wb", opener=private_dirs.open_private_file):
         pass
     os.utime(path)  # on some file systems, truncating an empty file does not change its time
     _detach(repository, MAINTAIN)
@@ -329,7 +329,7 @@ def _start_maintenance(repository: Repository) -> None:
 
 def _detach(repository: Repository, task: str) -> None:
     package_dir = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    env = environment({"GIT_DIR": repository.git_dir})
+    env = git_environment({"GIT_DIR": repository.git_dir})
     start_detached([sys.executable, "-I", "-S", "-c", _BOOTSTRAP, package_dir, task], env)
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gitckpt import Checkpoint, Lease, Pipeline, Store, Worktree, as_datetime, as_instant
-from gitckpt.git.lock import Lock
-from gitckpt.git.repository import discover
+from gitckpt.git.lock import FileLock
+from gitckpt.git.repository import discover_repository
 from gitckpt.model import codec, ids, times
 from gitckpt.store import local_checkpoints
 from gitckpt.store.checkpoints import Checkpoints
@@ -50,7 +50,11 @@ def open_store(
     new_id: Callable[[], str] = ids.new_id,
 ) -> Store:
     """Open a store as `Store.open` does, but with a test's clock and ids."""
-    repository = repository_of(place) if isinstance(place, Checkout) else discover(os.fspath(place))
+    repository = (
+        repository_of(place)
+        if isinstance(place, Checkout)
+        else discover_repository(os.fspath(place))
+    )
     return Store(Checkpoints(repository, adapter=adapter, clock=clock, new_id=new_id))
 
 
@@ -143,9 +147,9 @@ def document_of(checkpoint: Checkpoint) -> bytes:
     return codec.encode(checkpoint)
 
 
-def lock_file(path: Path | str) -> Lock:
+def lock_file(path: Path | str) -> FileLock:
     """Return a lock on a file, to hold it in a `with` block as another process would."""
-    return Lock(os.fspath(path), 0)
+    return FileLock(os.fspath(path), 0)
 
 
 class LeftOut(NamedTuple):
@@ -223,9 +227,9 @@ def messages_of(store: Store) -> list[str]:
     return told
 
 
-def write_lock(place: Place) -> Lock:
+def write_lock(place: Place) -> FileLock:
     """Return the lock that a writer of refs holds, without waiting for it."""
-    return Lock(os.fspath(make_private_dir(place) / "write.lock"), 0)
+    return FileLock(os.fspath(make_private_dir(place) / "write.lock"), 0)
 
 
 def run_hook(*argv: str) -> int:
@@ -237,10 +241,10 @@ def run_hook(*argv: str) -> int:
 
 def install_hooks(checkout: Checkout) -> None:
     """Install only gitckpt's hooks, for the git that the tests use."""
-    from gitckpt.git.command import require_git
+    from gitckpt.git.command import require_git_version
     from gitckpt.store.hooks.installation import install
 
-    install(discover(str(checkout.path)), version=require_git())
+    install(discover_repository(str(checkout.path)), version=require_git_version())
 
 
 def hook_command(event: str) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Store
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.model import ids
 from gitckpt.model.document import shorten_message
 from gitckpt.store.hooks.installation import install
@@ -40,7 +40,7 @@ SUBJECTS = [
 @pytest.fixture
 def hooked(main_checkout: Checkout) -> Checkout:
     """Return a worktree whose next commit only the shell script records."""
-    install(discover(str(main_checkout.path)), version=(2, 39, 5), mode="files")
+    install(discover_repository(str(main_checkout.path)), version=(2, 39, 5), mode="files")
     main_checkout.commit("by Python, which makes the private directory")
     return main_checkout
 

@@ -103,11 +103,11 @@ def _find_sandbox_cure(message: str) -> str | None:
     has_sandbox = any(variable.startswith("CODEX_SANDBOX") for variable in os.environ)
     if os.strerror(errno.EROFS) not in message or not has_sandbox:
         return None
-    from gitckpt.git.repository import discover
+    from gitckpt.git.repository import discover_repository
     from gitckpt.model.arguments import shell_word
 
     try:
-        git_dir = discover().common_dir
+        git_dir = discover_repository().common_dir
     except CkptError:
         git_dir = "/PATH/TO/.git"
     option = shell_word(f'sandbox_workspace_write.writable_roots=["{git_dir}"]')
@@ -158,7 +158,7 @@ def _discard_output() -> None:
 
 def _report_bug(error: Exception, argv: list[str]) -> int:
     from gitckpt.cli.parser.commands import COMMANDS
-    from gitckpt.git.repository import discover
+    from gitckpt.git.repository import discover_repository
     from gitckpt.store import error_log
 
     hint = "report this bug with the traceback above"
@@ -166,7 +166,7 @@ def _report_bug(error: Exception, argv: list[str]) -> int:
         # Without arguments: they may be private.
         command = next((argument for argument in argv if argument in COMMANDS), "…")
         log_entry = f"gitckpt {__version__}: git ckpt {command}\n{error_log.trace(error)}"
-        log_path = error_log.append(discover(), log_entry)
+        log_path = error_log.append(discover_repository(), log_entry)
         hint = f"report this bug with the end of the log {log_path}"
     except CkptError:
         import traceback

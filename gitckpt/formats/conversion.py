@@ -53,7 +53,7 @@ class FileTime:
 def read_commit_times(repository: Repository, oids: Collection[str]) -> dict[str, CommitTime]:
     sorted_oids = sorted(set(oids))
     by_oid = {}
-    for oid, entry in zip(sorted_oids, repository.cat_file.contents(sorted_oids), strict=True):
+    for oid, entry in zip(sorted_oids, repository.cat_file.read_contents(sorted_oids), strict=True):
         # With SHA-256, git takes 40 digits as an abbreviation.
         if entry is None or entry[:2] != (oid, "commit"):
             continue
@@ -93,7 +93,7 @@ def read_versions(repository: Repository, path: str) -> list[tuple[str, int, byt
     except GitError:
         return []  # there is no commit yet
     commit_lines = [line.split(" ") for line in output.decode("ascii").splitlines()]
-    blobs = repository.cat_file.contents([f"{commit}:{path}" for _, commit in commit_lines])
+    blobs = repository.cat_file.read_contents([f"{commit}:{path}" for _, commit in commit_lines])
     versions: list[tuple[str, int, bytes]] = []
     for (time, commit), blob in zip(commit_lines, blobs, strict=True):
         if blob and blob[1] == "blob" and (not versions or versions[-1][2] != blob[2]):
@@ -150,11 +150,11 @@ def capture_worktree(
     """Return commit, branch and captured files of the worktree that a file names."""
     record, repository = item.record, store.repository
     if record.worktree is not None and not dry_run:
-        linked_worktree = administration.open_linked(repository, record.worktree)
+        linked_worktree = administration.open_linked_worktree(repository, record.worktree)
         if linked_worktree is not None:
             with store.seen_from(linked_worktree, "plumbing") as linked_store:
                 worktree = linked_store.capture()
-                return *linked_store.objects.head(), worktree
+                return *linked_store.objects.read_head(), worktree
     if not item.commit and record.branch is not None:
         branch_info = repository.cat_file.info(BRANCHES + record.branch)
         if branch_info is not None and branch_info[1] == "commit":

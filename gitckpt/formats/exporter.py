@@ -115,7 +115,7 @@ class Exporter:
             raise _missing_directory_error(path)
         try:
             if _is_in_worktree(store, full_path):
-                administration.write_file(store.repository, full_path, exported.data)
+                administration.write_worktree_file(store.repository, full_path, exported.data)
             else:
                 regular.write(full_path, exported.data)
         except OSError as error:
@@ -252,14 +252,14 @@ def _default_name(checkpoint: Checkpoint, format_: str) -> str:
 def _require_replaceable(store: Checkpoints, full_path: str, exported: ExportResult) -> None:
     """Raise `UsageError` unless a file is equal, imported or the last export."""
     try:
-        data = regular.content(full_path, _LARGEST, follow=False)
+        data = regular.read_content(full_path, _LARGEST, follow=False)
     except OSError as error:
         hint = "move that file away, or choose another path: -o PATH"
         raise UsageError(f"cannot replace {full_path}: {error.strerror}", hint=hint) from None
     oid = object_id("blob", data, store.repository.object_format)
     if data == exported.data or _read_exports(store).get(_hash_path(full_path)) == oid:
         return
-    if oid not in (original for _, original in store.refs.iterate(ref_names.ORIGINALS)):
+    if oid not in (original for _, original in store.refs.iterate_refs(ref_names.ORIGINALS)):
         problem = f"{full_path} exists, and was neither imported nor written by the last export"
         hint = "to replace the file: --force; or choose another path: -o PATH"
         raise UsageError(problem, hint=hint)
@@ -272,7 +272,7 @@ def _hash_path(full_path: str) -> str:
 def _read_exports(store: Checkpoints) -> dict[str, str]:
     path = os.path.join(store.repository.private_dir, _LIST)
     try:
-        text = regular.content(path, _LARGEST_LIST, follow=False).decode("ascii", "replace")
+        text = regular.read_content(path, _LARGEST_LIST, follow=False).decode("ascii", "replace")
     except OSError:
         return {}  # the next export needs --force
     # A power cut may leave any content.
@@ -289,7 +289,9 @@ def _record_export(store: Checkpoints, full_path: str, data: bytes) -> None:
         lines = [f"{key} {oid}\n" for key, oid in exports.items()][-_MAX_EXPORTS:]
         try:
             data = "".join(lines).encode("ascii")
-            regular.write_private(path, data, flushed=True, opener=private_dirs.create)
+            regular.write_private_file(
+                path, data, flushed=True, opener=private_dirs.open_private_file
+            )
         except OSError as error:
             hint = f"{full_path} was written; to replace that file later: --force"
             raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None

@@ -94,7 +94,7 @@ def read_file(file: FileCandidate) -> Source:
     if file.problem is not None:
         raise Unreadable(file.problem)
     try:
-        data = regular.content(file.full_path, LARGEST, follow=False)
+        data = regular.read_content(file.full_path, LARGEST, follow=False)
     except OSError as error:
         raise Unreadable(str(error.strerror)) from None
     return Source(file.path, data)
@@ -116,7 +116,7 @@ def add_plan(
             remark = f"has the plan {name} next to it, which was not read: {obstacle}"
             continue
         with contextlib.suppress(OSError):  # the plan is optional
-            contents[name] = regular.content(path, _MAX_PLAN, follow=False)
+            contents[name] = regular.read_content(path, _MAX_PLAN, follow=False)
     return Source(source.path, source.data, contents), remark
 
 
@@ -142,7 +142,7 @@ def read_input(
             raise Unreadable(not_found)
         if (obstacle := reason(file)) is not None:
             raise Unreadable(f"is not read: {obstacle}")
-        return regular.content(file, _MAX_PLAN, follow=False)
+        return regular.read_content(file, _MAX_PLAN, follow=False)
     except OSError as error:
         raise Unreadable(f"is not read: {error.strerror}") from None
     except Unreadable:

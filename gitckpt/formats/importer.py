@@ -19,9 +19,9 @@ from gitckpt.formats import conversion, files
 from gitckpt.formats.conversion import FileDraft, FoundFile
 from gitckpt.formats.systems import content, detection, forge, quasar, rlm_act, superpowers
 from gitckpt.formats.systems.content import Record, Source, Unreadable
-from gitckpt.git.lock import Lock
+from gitckpt.git.lock import FileLock
 from gitckpt.git.objects.encoding import object_id
-from gitckpt.git.refs import RefMoved, Update
+from gitckpt.git.refs import RefMoved, RefUpdate
 from gitckpt.model import ids, times
 from gitckpt.model.arguments import as_paths, quote_path, require_callable, require_text
 from gitckpt.model.checkpoint import IMPORT, Checkpoint, Imported
@@ -49,7 +49,7 @@ class KnownImports:
     def __init__(self, store: Checkpoints) -> None:
         self._store = store
         self._by_original: defaultdict[str, list[str]] = defaultdict(list)
-        for ref, oid in store.refs.iterate(ref_names.ORIGINALS):
+        for ref, oid in store.refs.iterate_refs(ref_names.ORIGINALS):
             self.add(oid, ref.removeprefix(ref_names.ORIGINALS))
 
     # `original` is the oid of the file's bytes.
@@ -71,13 +71,13 @@ class KnownImports:
 
     def delete_leftover_refs(self, checkpoint_id: str) -> None:
         """Delete refs of an import that was killed before it recorded its checkpoint."""
-        require_no_checkpoint = Update(ref_names.CHECKPOINTS + checkpoint_id, "", "")
+        require_no_checkpoint = RefUpdate(ref_names.CHECKPOINTS + checkpoint_id, "", "")
         for ref_prefix in ref_names.OBJECTS:
-            oid = self._store.refs.read(ref_prefix + checkpoint_id)
+            oid = self._store.refs.read_ref(ref_prefix + checkpoint_id)
             try:
                 if oid is not None:
-                    update = Update(ref_prefix + checkpoint_id, "", oid)
-                    self._store.refs.update([require_no_checkpoint, update])
+                    update = RefUpdate(ref_prefix + checkpoint_id, "", oid)
+                    self._store.refs.apply_updates([require_no_checkpoint, update])
             except RefMoved:
                 return  # a concurrent import has changed it
 
@@ -166,7 +166,7 @@ class Importer:
         lock: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
         if not self._dry_run:
             private_dir = self._store.repository.make_private_dir()
-            lock = Lock(os.path.join(private_dir, "import.lock"), _LOCK_SECONDS)
+            lock = FileLock(os.path.join(private_dir, "import.lock"), _LOCK_SECONDS)
         with lock:
             self._known = KnownImports(self._store)
             return self._import_files(path_names)
@@ -343,7 +343,7 @@ class Importer:
         record, store = item.record, self._store
         checkpoint_id = record.id
         if checkpoint_id is not None:
-            if store.refs.read(ref_names.CHECKPOINTS + checkpoint_id) is not None:
+            if store.refs.read_ref(ref_names.CHECKPOINTS + checkpoint_id) is not None:
                 checkpoint_id = None  # an earlier version of the file was imported
             elif not self._dry_run:
                 self._known.delete_leftover_refs(checkpoint_id)
@@ -414,7 +414,7 @@ class Importer:
         return f"{run_id}-{attempt}"
 
     def _is_unused_run(self, run: str) -> bool:
-        return run not in self._planned and self._store.refs.read(ref_names.RUNS + run) is None
+        return run not in self._planned and self._store.refs.read_ref(ref_names.RUNS + run) is None
 
 
 _READERS: dict[str, Callable[[Source], Record]] = {

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from types import NoneType
 
 from gitckpt.git import packing
-from gitckpt.git.command import require_git
+from gitckpt.git.command import require_git_version
 from gitckpt.git.objects.plumbing import open_objects
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository
@@ -27,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Self, Unpack
 
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
     from gitckpt.git.worktree.index import PrivateIndex
     from gitckpt.store.config.settings import SettingsReader
     from gitckpt.store.leases.leases import Leases
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from gitckpt.store.snapshot.limits import Limits
 
     # Adds the files that a run keeps outside its worktree to a captured `Worktree`.
-    Beside = Callable[[Repository, Objects, Worktree, str, Limits], Worktree]
+    Beside = Callable[[Repository, ObjectDatabase, Worktree, str, Limits], Worktree]
 
     class Options(Details, total=False):
         start: str | None
@@ -72,7 +72,7 @@ class Checkpoints:
         listener: error_log.Listener | None = None,
     ) -> None:
         self.repository = repository
-        self.objects: Objects = open_objects(repository, adapter)
+        self.objects: ObjectDatabase = open_objects(repository, adapter)
         self.refs = Refs(repository, self._clear_stale_lock)
         self._index: Index | None = None
         self._ahead = [] if ahead is None else [ahead]
@@ -227,7 +227,7 @@ class Checkpoints:
             error_log.append(self.repository, f"checkpoint {checkpoint.id} has an empty state")
         if checkpoint.id.startswith(_ONE_IN_256):
             try:
-                packing.pack_if_many(self.repository, ref_names.OWN, require_git())
+                packing.pack_refs_if_many(self.repository, ref_names.OWN, require_git_version())
             except CkptError as error:
                 # The checkpoint is recorded by now, so the caller sees no error.
                 error_log.append(self.repository, f"refs were not packed: {error.message}")
@@ -274,7 +274,7 @@ class Checkpoints:
         """Return whether a fetch changed the ref of a checkpoint written in this clone."""
         if not ids.is_id(checkpoint_id):
             return False
-        oid = self.refs.read(ref_names.CHECKPOINTS + checkpoint_id)
+        oid = self.refs.read_ref(ref_names.CHECKPOINTS + checkpoint_id)
         local_entries = local_checkpoints.LocalCheckpoints.read(self.repository, [checkpoint_id])
         return oid is not None and local_entries.is_replaced(checkpoint_id, oid)
 
@@ -287,7 +287,7 @@ class Checkpoints:
         require_text("id", checkpoint_id)
         ref = ref_names.CHECKPOINTS + checkpoint_id
         ids.require_id(checkpoint_id)
-        oid = self.refs.read(ref)
+        oid = self.refs.read_ref(ref)
         if oid is None:
             hint = "list the checkpoints: git ckpt list"
             raise NotFoundError(f"no checkpoint {checkpoint_id!r}", hint=hint)

@@ -30,7 +30,7 @@ def append(repository: Repository, text: str) -> str:
     try:
         if os.path.exists(path) and os.stat(path).st_size > _LARGE:
             os.replace(path, f"{path}.1")
-        opener = private_dirs.create
+        opener = private_dirs.open_private_file
         with open(path, "a", encoding="utf-8", errors="backslashreplace", opener=opener) as file:
             file.write(f"{times.to_text(times.now())} {text}\n")
     except OSError as error:

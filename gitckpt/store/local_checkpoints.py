@@ -65,7 +65,7 @@ def append_oids(repository: Repository, run: str, oids: Sequence[str]) -> list[s
         if not os.path.isdir(directory):
             repository.make_private_dir()
         private_dirs.check_private(directory, repository.common_dir, make=True)
-        with open(path, "ab", buffering=0, opener=private_dirs.create) as file:
+        with open(path, "ab", buffering=0, opener=private_dirs.open_private_file) as file:
             is_new = not os.fstat(file.fileno()).st_size
             # The first newline ends a line that a full disk cut off.
             lines = b"\n%s\n" % "\n".join(oids).encode("ascii") if oids else b""
@@ -99,7 +99,7 @@ def local_oids(repository: Repository, run: str) -> frozenset[str]:
 def _read_oids(repository: Repository, run: str, size: int | None = None) -> list[bytes]:
     if not ids.is_run_id(run):
         return []
-    return private_dirs.read(_run_path(repository, run), size).split()
+    return private_dirs.read_private_file(_run_path(repository, run), size).split()
 
 
 def forget_run(repository: Repository, run: str) -> None:
@@ -179,7 +179,7 @@ def append_lines(
         with contextlib.suppress(OSError):
             path = os.path.join(repository.make_private_dir(), FILE)
             # The line before may have been cut off.
-            private_dirs.append(path, os.fsencode(f"\n{text}"), flushed=flushed)
+            private_dirs.append_to_private_file(path, os.fsencode(f"\n{text}"), flushed=flushed)
 
 
 def append_fork(repository: Repository, checkpoint_id: str) -> None:
@@ -189,7 +189,7 @@ def append_fork(repository: Repository, checkpoint_id: str) -> None:
 
 def create_file(repository: Repository) -> None:
     """Create `FILE`: if it is missing, the shell hook starts the slow Python hook."""
-    private_dirs.append(os.path.join(repository.make_private_dir(), FILE), b"")
+    private_dirs.append_to_private_file(os.path.join(repository.make_private_dir(), FILE), b"")
 
 
 def copy_lines(source: Repository, target: Repository, checkpoint_ids: Collection[str]) -> None:
@@ -223,7 +223,7 @@ class LocalCheckpoints:
     def read(
         cls, repository: Repository, checkpoint_ids: Collection[str] | None = None
     ) -> LocalCheckpoints:
-        data = private_dirs.read(_path(repository))
+        data = private_dirs.read_private_file(_path(repository))
         if checkpoint_ids is None or len(checkpoint_ids) > _FEW:
             lines = data.split(b"\n")
         else:
@@ -269,7 +269,7 @@ class LocalCheckpoints:
 
 def forget_removed(repository: Repository, existing: Callable[[], Collection[str]]) -> None:
     """Drop the lines of removed checkpoints; the caller holds the write lock of refs."""
-    lines = private_dirs.read(_path(repository)).split(b"\n")
+    lines = private_dirs.read_private_file(_path(repository)).split(b"\n")
     if len(lines) <= 2 * _FEW:
         return
     existing_ids = existing()
@@ -281,7 +281,9 @@ def forget_removed(repository: Repository, existing: Callable[[], Collection[str
 
     data = b"".join(b"\n%s" % line for line in lines_by_id.values()) + b"\n"
     with contextlib.suppress(OSError):  # the next maintenance tries again
-        regular.write_private(_path(repository), data, flushed=True, opener=private_dirs.create)
+        regular.write_private_file(
+            _path(repository), data, flushed=True, opener=private_dirs.open_private_file
+        )
 
 
 def _read_ref_oid(repository: Repository, checkpoint_id: str) -> str | None:

@@ -12,8 +12,8 @@ import os
 import time
 
 from gitckpt.git.files import private_dirs
-from gitckpt.git.files.refs_stat import read_loose
-from gitckpt.git.refs import RefMoved, Update
+from gitckpt.git.files.refs_stat import read_loose_ref
+from gitckpt.git.refs import RefMoved, RefUpdate
 from gitckpt.model import ids
 from gitckpt.model.note import link_id, update_note
 
@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from gitckpt.git.objects.writer import Item, Objects
+    from gitckpt.git.objects.writer import Item, ObjectDatabase
     from gitckpt.git.refs import Refs
     from gitckpt.git.repository import Repository
 
@@ -46,7 +46,7 @@ _STAMP = len("2026-11-21T20:16:35.123456Z")
 
 def create_queue(repository: Repository) -> None:
     """Create the queue: if it is missing, the shell hook starts the slow Python hook."""
-    private_dirs.append(os.path.join(repository.make_private_dir(), WAITING), b"")
+    private_dirs.append_to_private_file(os.path.join(repository.make_private_dir(), WAITING), b"")
 
 
 def queue(repository: Repository, links: Lines, removed: Collection[str] = ()) -> None:
@@ -57,7 +57,9 @@ def queue(repository: Repository, links: Lines, removed: Collection[str] = ()) -
         path = os.path.join(repository.make_private_dir(), WAITING)
         with contextlib.suppress(OSError):
             # The first newline ends a line that was cut off.
-            private_dirs.append(path, f"\n{text}".encode("utf-8", "surrogateescape"))
+            private_dirs.append_to_private_file(
+                path, f"\n{text}".encode("utf-8", "surrogateescape")
+            )
 
 
 def is_due(repository: Repository, instant: int) -> bool:
@@ -71,12 +73,12 @@ def is_due(repository: Repository, instant: int) -> bool:
 
 def pending(repository: Repository) -> tuple[Lines, set[str]]:
     """Return the queued note lines by commit, and the queued ids to remove."""
-    return _parse_queue(private_dirs.read(_queue_path(repository)))
+    return _parse_queue(private_dirs.read_private_file(_queue_path(repository)))
 
 
 def write(
     repository: Repository,
-    objects: Objects,
+    objects: ObjectDatabase,
     refs: Refs,
     instant: int,
     *,
@@ -88,14 +90,14 @@ def write(
 
     The caller holds `ref_names.write_lock`. `prepared` gets the git objects before the write.
     """
-    queue_data = private_dirs.read(_queue_path(repository))
+    queue_data = private_dirs.read_private_file(_queue_path(repository))
     lines_by_commit, ids_to_remove = _parse_queue(queue_data)
     for commit, lines in (links or {}).items():
         lines_by_commit.setdefault(commit, []).extend(lines)
     ids_to_remove.update(removed_ids)
     if not lines_by_commit and not ids_to_remove:
         return False
-    from gitckpt.git.notes import Notes  # appending does not need it
+    from gitckpt.git.notes import GitNotes  # appending does not need it
 
     linked_ids = {link_id(line) for lines in lines_by_commit.values() for line in lines}
     existing_ids = _existing_ids(repository, refs, ids_to_remove | linked_ids)
@@ -106,21 +108,21 @@ def write(
     def edit_note(commit: str, lines: list[str]) -> list[str]:
         return update_note(lines, lines_by_commit.get(commit, ()), ids_to_remove)
 
-    notes = Notes(repository, objects, NOTES)
+    notes = GitNotes(repository, objects, NOTES)
     deadline = time.monotonic() + PATIENCE
     while True:
-        tip = notes.tip()
+        tip = notes.tip_oid()
         commits = {commit for commit, lines in lines_by_commit.items() if lines}
         # Git copies lines to rewritten commits, so any note may contain one that is removed.
-        for commit, note in notes.read_all() if ids_to_remove and tip else ():
+        for commit, note in notes.read_all_notes() if ids_to_remove and tip else ():
             if note and not ids_to_remove.isdisjoint(map(link_id, note)):
                 commits.add(commit)
-        new_tip, new_objects = notes.edit(tip, list(commits), edit_note, instant)
+        new_tip, new_objects = notes.edit_notes(tip, list(commits), edit_note, instant)
         prepared(new_objects)
         objects.write(new_objects)
         try:
             if new_tip != tip:
-                refs.update([Update(NOTES, new_tip, tip)])
+                refs.apply_updates([RefUpdate(NOTES, new_tip, tip)])
             break
         except RefMoved:
             if time.monotonic() > deadline:
@@ -137,7 +139,9 @@ def carry(repository: Repository, command: str) -> None:
     from gitckpt.git.worktree import operation  # recording a commit does not need it
 
     # Read git's own records: the stdin of the hook belongs to the user's part of the hook.
-    read_rewrites = operation.read_amended if command == "amend" else operation.read_rebased
+    read_rewrites = (
+        operation.read_amended_commits if command == "amend" else operation.read_rebased_commits
+    )
     copied_lines: Lines = {}
     for old_commit, new_commit in read_rewrites(repository):
         if old_commit in queued_lines and new_commit != old_commit:
@@ -147,11 +151,13 @@ def carry(repository: Repository, command: str) -> None:
 
 def _existing_ids(repository: Repository, refs: Refs, checkpoint_ids: set[str]) -> set[str]:
     if len(checkpoint_ids) > _MANY:
-        listed_ids = (ref.removeprefix(CHECKPOINTS) for ref, _ in refs.iterate(CHECKPOINTS))
+        listed_ids = (ref.removeprefix(CHECKPOINTS) for ref, _ in refs.iterate_refs(CHECKPOINTS))
         return checkpoint_ids.intersection(listed_ids)
     look_up_ref = repository.cat_file.info
     paths = {id_: CHECKPOINTS + id_ for id_ in checkpoint_ids}
-    return {id_ for id_, ref in paths.items() if read_loose(repository, ref) or look_up_ref(ref)}
+    return {
+        id_ for id_, ref in paths.items() if read_loose_ref(repository, ref) or look_up_ref(ref)
+    }
 
 
 def _stat_file(repository: Repository, file_name: str) -> os.stat_result | None:
@@ -186,14 +192,14 @@ def _clear_queue(repository: Repository, size: int, instant: int) -> None:
     directory = repository.make_private_dir()
     with contextlib.suppress(OSError):
         path = os.path.join(directory, WAITING)
-        with open(path, "r+b", buffering=0, opener=private_dirs.create) as file:
+        with open(path, "r+b", buffering=0, opener=private_dirs.open_private_file) as file:
             # If a line was queued meanwhile, keep all: writing a line twice changes nothing.
             if os.fstat(file.fileno()).st_size == size:
                 file.truncate(0)
         path = os.path.join(directory, WRITTEN)
         for _ in range(2):
             try:
-                with open(path, "wb", opener=private_dirs.create) as file:
+                with open(path, "wb", opener=private_dirs.open_private_file) as file:
                     os.utime(file.fileno(), ns=(instant * 1000, instant * 1000))
             except PermissionError:  # only the owner of a file may set its time
                 os.unlink(path)

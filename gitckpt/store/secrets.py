@@ -329,7 +329,7 @@ class Settled:
             return False
         path = os.path.join(self._repository.make_private_dir(), FILE)
         try:
-            with open(path, "ab", opener=private_dirs.create) as file:
+            with open(path, "ab", opener=private_dirs.open_private_file) as file:
                 file.write(line + b"\n")
         except OSError as error:
             raise CkptError(f"cannot write {path}: {error.strerror}") from None
@@ -339,7 +339,7 @@ class Settled:
     @functools.cached_property
     def _lines(self) -> frozenset[bytes]:
         path = os.path.join(self._repository.private_dir, FILE)
-        return frozenset(private_dirs.read(path).split(b"\n"))
+        return frozenset(private_dirs.read_private_file(path).split(b"\n"))
 
     @functools.cached_property
     def _digest_key(self) -> bytes:
@@ -351,12 +351,14 @@ class Settled:
                 scratch_path = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
                 with contextlib.suppress(FileExistsError):
                     try:
-                        private_dirs.append(scratch_path, os.urandom(32), flushed=True)
+                        private_dirs.append_to_private_file(
+                            scratch_path, os.urandom(32), flushed=True
+                        )
                         os.link(scratch_path, path)  # atomic: concurrent processes get the same key
                     finally:
                         with contextlib.suppress(FileNotFoundError):
                             os.unlink(scratch_path)
-            with open(path, "rb", opener=private_dirs.create) as file:
+            with open(path, "rb", opener=private_dirs.open_private_file) as file:
                 return file.read(64)
         except OSError:
             return os.urandom(32)  # saving works, but digests by this key cannot be settled
@@ -424,9 +426,13 @@ def _read_files(
     top_dir = os.fsencode(index.repository.worktree or "")
     small_paths = [path for path in paths if _is_small(os.path.join(top_dir, path))]
     unsafe = {path for path in small_paths if b"\n" in path}  # cat-file takes one name per line
-    oids = {path: oid for path, _, oid, _, _ in index.entries() if path in unsafe} if unsafe else {}
+    oids = (
+        {path: oid for path, _, oid, _, _ in index.list_entries() if path in unsafe}
+        if unsafe
+        else {}
+    )
     object_names = [oids.get(path) or f"{files}:{os.fsdecode(path)}" for path in small_paths]
-    objects = index.repository.cat_file.contents(object_names, LARGEST) if object_names else ()
+    objects = index.repository.cat_file.read_contents(object_names, LARGEST) if object_names else ()
     contents = (stored_object[2] if stored_object is not None else b"" for stored_object in objects)
     return zip(small_paths, contents, strict=True)
 

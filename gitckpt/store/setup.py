@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from gitckpt.git import config
-from gitckpt.git.command import require_git
+from gitckpt.git.command import require_git_version
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.errors import Finding
 from gitckpt.store import local_checkpoints, notes
@@ -28,7 +28,7 @@ _PUSHED = ("heads", "tags")  # refs to push after the remote's mirror setting is
 
 def inspect(repository: Repository) -> list[Finding]:
     """Return a finding for each remote whose settings push or overwrite checkpoints."""
-    remote_settings = config.read(repository, r"^remote\..*\.(mirror|push|fetch)$")
+    remote_settings = config.read_settings(repository, r"^remote\..*\.(mirror|push|fetch)$")
     remotes: dict[str, dict[str, list[str]]] = {}
     for key, values in remote_settings.items():
         remote, _, setting = key.removeprefix("remote.").rpartition(".")
@@ -78,7 +78,7 @@ def _matches_own_refs(specs: Sequence[str], side: int) -> bool:
 
 def install(repository: Repository, mode: str) -> Installation:
     """Install hooks that record each commit; write `gitckpt.toml` if it is missing."""
-    version = require_git()
+    version = require_git_version()
     notes.create_queue(repository)
     local_checkpoints.create_file(repository)
     result = installation.install(repository, version=version, mode=mode)

@@ -136,7 +136,7 @@ class Store:
             # The running cat-file process checks a full oid; that of a tag must be peeled.
             object_info = checkpoints.repository.cat_file.info(base) if ids.is_oid(base) else None
             if object_info is None or object_info[1] != "commit":
-                base = checkpoints.repository.commit_or_unborn(base)
+                base = checkpoints.repository.resolve_commit_or_unborn(base)
         return checkpoints.record(
             label, state, worktree=worktree, start=start, key=key, base=base, guard=guard, **details
         )
@@ -183,7 +183,7 @@ class Store:
         require_text("commit", commit)
         checkpoints = self._checkpoints
         try:
-            oid = checkpoints.repository.commit(commit) if commit else ""
+            oid = checkpoints.repository.resolve_commit(commit) if commit else ""
         except NotFoundError:
             if not ids.is_oid(commit):
                 raise
@@ -409,7 +409,10 @@ class Store:
             second_files = new.tree, new.git_sha
         elif checkpoints.repository.worktree is not None:
             place = "among the captured files here"
-            second_files = checkpoints.capture(recursive=False).tree, checkpoints.objects.head()[0]
+            second_files = (
+                checkpoints.capture(recursive=False).tree,
+                checkpoints.objects.read_head()[0],
+            )
         else:
             hint = "compare two checkpoints: git ckpt diff ID ID"
             raise WorktreeError("there is no worktree here to compare with", hint=hint)
@@ -621,10 +624,12 @@ class Store:
         The result is "recorded", "missed" (the user must act), "none" (installed without hooks) or
         "not installed".
         """
-        from gitckpt.git.command import require_git
+        from gitckpt.git.command import require_git_version
         from gitckpt.store.hooks import installation
 
-        return installation.predict_next_commit(self._checkpoints.repository, version=require_git())
+        return installation.predict_next_commit(
+            self._checkpoints.repository, version=require_git_version()
+        )
 
     def uninstall(self) -> Installation:
         """Remove what `install` added, but keep checkpoints and other tools' hook lines."""

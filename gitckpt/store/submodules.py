@@ -28,13 +28,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol, Self
 
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
     from gitckpt.git.repository import Repository
     from gitckpt.store.snapshot.limits import Limits
 
     class AnyCheckpoints(Protocol):
         repository: Repository
-        objects: Objects
+        objects: ObjectDatabase
         clock: Callable[[], int]
 
         def seen_from(self, repository: Repository, adapter: str) -> AnyCheckpoints: ...
@@ -65,11 +65,11 @@ def capture(
     """
     captures: list[Submodule] = []
     problems_by_path: dict[bytes, str] = {}
-    quotes = {modules.unquote(entry.path): entry.path for entry in files.omitted}
+    quotes = {modules.unquote_path(entry.path): entry.path for entry in files.omitted}
     # Embedded repositories that the index does not know are omitted with a slash at the end.
     quotes |= {path: quote_path(path) for path in paths if path + b"/" in quotes}
     for path in sorted(path for path in paths if path in quotes):
-        repository = modules.open_checkout(store.repository, path)
+        repository = modules.open_submodule(store.repository, path)
         if repository is None:
             continue
         try:
@@ -82,10 +82,10 @@ def capture(
         is_dirty = worktree.dirty or any(submodule.dirty for submodule in worktree.submodules)
         captures.append(Submodule(quotes[path], checkpoint.id, checkpoint.git_sha, dirty=is_dirty))
     captured_paths = {submodule.path for submodule in captures}
-    captured_paths |= {quote_path(modules.unquote(path) + b"/") for path in captured_paths}
+    captured_paths |= {quote_path(modules.unquote_path(path) + b"/") for path in captured_paths}
     still_omitted = []
     for entry in files.omitted:
-        problem = problems_by_path.get(modules.unquote(entry.path))
+        problem = problems_by_path.get(modules.unquote_path(entry.path))
         if problem is not None:
             reason = f"a submodule that could not be captured: {problem}"
             still_omitted.append(replace(entry, reason=reason, dirty=None))
@@ -106,7 +106,7 @@ def _differs(store: AnyCheckpoints, old_entry: Submodule, new_entry: Submodule) 
     if old_entry.git_sha != new_entry.git_sha:
         return True
     # Two checkpoints of a submodule may differ only in the branch.
-    repository = modules.open_checkout(store.repository, modules.unquote(new_entry.path))
+    repository = modules.open_submodule(store.repository, modules.unquote_path(new_entry.path))
     if repository is None:
         return True
     with store.seen_from(repository, "plumbing") as inner:
@@ -134,7 +134,7 @@ def capture_tree(
     submodules = []
     for path, oid in modules.list_submodules(repository, tree):
         quoted_path = quote_path(path)
-        submodule = modules.open_checkout(repository, path) if quoted_path not in skip else None
+        submodule = modules.open_submodule(repository, path) if quoted_path not in skip else None
         if submodule is None:
             continue
         with store.seen_from(submodule, "plumbing") as inner:
@@ -156,7 +156,7 @@ def _capture_one(submodule_store: AnyCheckpoints, path: str, limits: Limits) -> 
         worktree = submodule_store.capture(limits)
         if worktree.degraded is not None:
             raise CkptError(worktree.degraded)
-        return _find_or_record(submodule_store, submodule_store.objects.head(), worktree, path)
+        return _find_or_record(submodule_store, submodule_store.objects.read_head(), worktree, path)
 
     return _record_whole(submodule_store, capture_and_record)
 
@@ -186,7 +186,7 @@ def _find_or_record(
 
 def named_by(entries: Iterable[CheckpointInfo]) -> dict[str, bytes]:
     lines = (line.partition(" ") for entry in entries for line in entry.submodules.split("\0"))
-    return {checkpoint: modules.unquote(path) for checkpoint, _, path in lines if checkpoint}
+    return {checkpoint: modules.unquote_path(path) for checkpoint, _, path in lines if checkpoint}
 
 
 def init_command(path: bytes) -> str:
@@ -204,12 +204,12 @@ def fetch_hint(path: bytes, checkpoint_id: str) -> str:
 
 def describe_problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | None:
     ref = ref_names.CHECKPOINTS + checkpoint_id
-    submodule = modules.find_with_ref(repository, path, ref)
+    submodule = modules.find_submodule_with_ref(repository, path, ref)
     if submodule is None:
         return f"no repository of the submodule has the checkpoint {checkpoint_id}"
     with contextlib.closing(submodule):
         try:
-            blob = next(submodule.cat_file.contents([ref], budget.DOCUMENT.size))
+            blob = next(submodule.cat_file.read_contents([ref], budget.DOCUMENT.size))
             local_entries = local_checkpoints.LocalCheckpoints.read(submodule, [checkpoint_id])
             if blob is not None and local_entries.is_replaced(checkpoint_id, blob[0]):
                 return local_checkpoints.replaced(checkpoint_id).message
@@ -222,7 +222,9 @@ def describe_problem(repository: Repository, path: bytes, checkpoint_id: str) ->
         except CkptError as error:
             return error.message
     for entry in worktree.submodules:
-        if reason := describe_problem(submodule, modules.unquote(entry.path), entry.checkpoint):
+        if reason := describe_problem(
+            submodule, modules.unquote_path(entry.path), entry.checkpoint
+        ):
             return f"in the nested submodule {entry.path}, {reason}"
     return None
 
@@ -288,8 +290,8 @@ def copy_checkpoints(store: AnyCheckpoints, source: Repository, to: Repository) 
     object_refs = {namespace + id_ for id_ in new_ids for namespace in ref_names.OBJECTS}
     # An existing keep ref keeps the same commit.
     keeps = {ref for ref in refs if ref.startswith(ref_names.KEEP) and not modules.has_ref(to, ref)}
-    modules.fetch(to, source, [ref for ref in refs if ref in object_refs or ref in keeps])
-    modules.fetch(to, source, [ref_names.CHECKPOINTS + id_ for id_ in new_ids])
+    modules.fetch_refs(to, source, [ref for ref in refs if ref in object_refs or ref in keeps])
+    modules.fetch_refs(to, source, [ref_names.CHECKPOINTS + id_ for id_ in new_ids])
     local_checkpoints.copy_lines(source, to, new_ids)
     with store.seen_from(to, "plumbing") as target_store:
         target_store.link(target_store.list(Query(ids=new_ids)))
@@ -312,7 +314,7 @@ def _remove_automatic(submodule_store: AnyCheckpoints, entries: Iterable[Checkpo
 def _apply_in_each(
     store: AnyCheckpoints, paths: Collection[bytes], action: Callable[[AnyCheckpoints], None]
 ) -> None:
-    for repository in modules.list_repositories(store.repository, paths):
+    for repository in modules.list_submodule_repos(store.repository, paths):
         try:
             with store.seen_from(repository, "plumbing") as submodule_store:
                 action(submodule_store)

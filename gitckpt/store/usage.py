@@ -11,7 +11,7 @@ import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from gitckpt.git.files import private_dirs
-from gitckpt.git.files.refs_stat import measure_packed
+from gitckpt.git.files.refs_stat import measure_packed_refs
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.worktree import administration
 from gitckpt.model.errors import InvalidCheckpoint
@@ -207,7 +207,7 @@ class Usage:
 
 def measure(store: Checkpoints) -> Usage:
     repository = store.repository
-    all_refs = list(store.refs.iterate(*_SPACES))
+    all_refs = list(store.refs.iterate_refs(*_SPACES))
     refs = {ref: oid for ref, oid in all_refs if not ref_names.is_foreign(ref)}
     foreign_oids = sorted({oid for ref, oid in all_refs if ref_names.is_foreign(ref)})
     object_groups, is_complete = _find_objects(repository, refs, foreign_oids)
@@ -271,14 +271,14 @@ def _measure_refs(repository: Repository, refs: Mapping[str, str]) -> Amount:
         return Amount(len(refs), None)
     file_counter = Measure()
     size = sum(file_counter.of(os.path.join(repository.common_dir, ref))[1] for ref in refs)
-    return Amount(len(refs), size + measure_packed(repository, refs))
+    return Amount(len(refs), size + measure_packed_refs(repository, refs))
 
 
 def _list_worktrees(repository: Repository, root: str) -> list[_Worktree]:
     """List gitckpt's worktrees; if git does not list one, only its path is known."""
     worktrees: list[_Worktree] = []
     registered_paths = set()
-    for git_dir, path in administration.registered(repository):
+    for git_dir, path in administration.list_worktrees(repository):
         registered_paths.add(os.path.realpath(path))
         owner = ownership.owner_in(git_dir)
         if owner is not None:

@@ -13,8 +13,8 @@ import pytest
 
 from gitckpt import Policy, Store
 from gitckpt.git import leftovers
-from gitckpt.git.refs import Update
-from gitckpt.git.repository import discover
+from gitckpt.git.refs import RefUpdate
+from gitckpt.git.repository import discover_repository
 from gitckpt.model import ids, times
 from gitckpt.store import secrets
 from gitckpt.store.records import ref_names
@@ -153,9 +153,9 @@ class TestInterruptedRemovals:
         with _store(main_checkout) as store:
             gone = [store.save("a-complete").id, store.save("b-complete").id]
             stays = store.save("c-complete").id
-            update, calls = inside(store).refs.update, []
+            update, calls = inside(store).refs.apply_updates, []
 
-            def interrupt(updates: list[Update]) -> None:
+            def interrupt(updates: list[RefUpdate]) -> None:
                 calls.extend(
                     [updates] if any(not each.new for each in updates) else []
                 )  # not the links that were put off
@@ -164,7 +164,7 @@ class TestInterruptedRemovals:
                 update(updates)
 
             with monkeypatch.context() as patch:
-                patch.setattr(inside(store).refs, "update", interrupt)
+                patch.setattr(inside(store).refs, "apply_updates", interrupt)
                 with pytest.raises(KeyboardInterrupt):
                     store.remove(gone)
         assert list(main_checkout.refs("refs/checkpoints")) == ["refs/checkpoints/" + stays]
@@ -234,7 +234,7 @@ def test_a_pack_is_not_kept_for_ever_for_a_process_that_was_killed(main_checkout
         path.write_text(text)
         if name != "young":
             os.utime(path, (1_000_000_000, 1_000_000_000))
-    repository = discover(str(main_checkout.path))
+    repository = discover_repository(str(main_checkout.path))
     assert sweep.sweep_files(repository) == [str(packs / "pack-left.keep")]
     assert sweep.sweep_files(repository) == []
 

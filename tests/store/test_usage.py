@@ -18,7 +18,7 @@ from gitckpt import Store, Usage
 from gitckpt.git import leftovers
 from gitckpt.git.files import refs_stat
 from gitckpt.git.objects.encoding import object_id
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.store.retention import sweep
 from gitckpt.store.runs import run_files
 from gitckpt.store.store import inside
@@ -607,7 +607,7 @@ def test_links_that_were_put_off_stay_put_off(main_checkout: Checkout) -> None:
     with Store.open(main_checkout.path, adapter="plumbing") as store:
         store.record("a-complete", {})
         store.record("b-complete", {})
-        repository = discover(str(main_checkout.path))
+        repository = discover_repository(str(main_checkout.path))
         tip = repository.cat_file.info("refs/notes/checkpoints")
         store.usage()
         assert repository.cat_file.info("refs/notes/checkpoints") == tip

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 
 from gitckpt.cli import terminal
-from gitckpt.git.process import Child, environment, run_attached
+from gitckpt.git.process import Child, git_environment, run_attached
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.errors import CkptError, UsageError
 
@@ -118,13 +118,13 @@ class _Demo:
         try:
             line = ""
             while line != _KILL_AT:
-                line = job.read_line().decode("utf-8", "replace")
+                line = job.read_output_line().decode("utf-8", "replace")
                 if not line:
                     hint = f"run the job yourself: cd {shell_word(self.project)} && sh job.sh"
                     raise CkptError("the job of the demo ended early", hint=hint)
                 terminal.out(line)
         finally:
-            exit_code = job.kill_group()
+            exit_code = job.kill_process_group()
         self.say("… but a power cut, or kill -9, comes in between. The job cannot react to that.")
         self.print_command(f"kill -KILL -- -{job.pid}")
         self.prove("the job was killed while it worked", exit_code == -signal.SIGKILL)
@@ -247,7 +247,7 @@ def _isolated_environment(scratch: str) -> dict[str, str]:
     os.chmod(program, 0o700)
     with open(os.path.join(environment_dir, "gitconfig"), "w", encoding="utf-8") as file:
         file.write("[gc]\n\tauto = 0\n[advice]\n\tdetachedHead = false\n")
-    env = environment()
+    env = git_environment()
     for name in list(env):
         if name == "GITCKPT_SKIP" or (name.startswith("GIT_") and name != "GIT_EXEC_PATH"):
             del env[name]

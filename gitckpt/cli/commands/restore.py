@@ -162,9 +162,11 @@ def _print_result(
             raise error
         terminal.warn(error.message)
     if result.unfiltered:
-        from gitckpt.git.contents.unfiltered import failure
+        from gitckpt.git.contents.unfiltered import unfiltered_files_error
 
-        raise failure(result.unfiltered, f"git ckpt restore {result.checkpoint[:SHORT]}")
+        raise unfiltered_files_error(
+            result.unfiltered, f"git ckpt restore {result.checkpoint[:SHORT]}"
+        )
 
 
 def _as_json(result: RestoreResult) -> dict[str, Any]:

@@ -293,9 +293,9 @@ def _open_worktree(
     if checkpoint.state:
         terminal.remark(f"to see the state: git ckpt show {short_id} --state")
     if opened.unfiltered:
-        from gitckpt.git.contents.unfiltered import failure
+        from gitckpt.git.contents.unfiltered import unfiltered_files_error
 
-        raise failure(opened.unfiltered, f"git ckpt resume {short_id}")
+        raise unfiltered_files_error(opened.unfiltered, f"git ckpt resume {short_id}")
 
 
 def _interrupted_target(store: Store, checkpoint: Checkpoint) -> str | None:

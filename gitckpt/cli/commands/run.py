@@ -204,6 +204,6 @@ def _read_task(task: str) -> str:
     if not task.endswith(".md"):
         return task
     try:
-        return regular.content(task).decode("utf-8", "replace")
+        return regular.read_content(task).decode("utf-8", "replace")
     except OSError as error:
         raise UsageError(f"cannot read the task {task}: {error.strerror}") from None

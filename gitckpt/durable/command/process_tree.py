@@ -278,9 +278,9 @@ def _read_process(pid: int) -> Process | None:
 
 def _list_with_ps() -> dict[int, Process]:
     # ps(1) shows the environments of the user's own processes after their commands.
-    from gitckpt.git.process import Child, environment
+    from gitckpt.git.process import Child, git_environment
 
-    ps_child = Child([*_PS, *_COLUMNS], environment())
+    ps_child = Child([*_PS, *_COLUMNS], git_environment())
     processes = {}
     for line in ps_child.communicate().out.decode("utf-8", "surrogateescape").splitlines():
         columns = line.split(None, 9)

@@ -116,7 +116,7 @@ class _Exchange:
             try:
                 if os.path.islink(path):
                     os.unlink(path)  # left by an attempt that was killed
-                with open(path, "wb", opener=private_dirs.create) as file:
+                with open(path, "wb", opener=private_dirs.open_private_file) as file:
                     file.write(data)
             except OSError as error:  # on a full disk, the error names no file
                 raise CkptError(f"cannot write {path}: {error.strerror}") from None
@@ -124,9 +124,9 @@ class _Exchange:
     def read_state(self, outcome: CommandResult) -> dict[str, Any]:
         """Return the run's state after the command. Raises PhaseFailed if it is invalid."""
         try:
-            private_dirs.require_own(self._run.files.path)
-            state_json = regular.content(self.state_path, _MAX_STATE, follow=False)
-            set_file = io.BytesIO(regular.content(self.set_path, _MAX_STATE, follow=False))
+            private_dirs.require_own_directory(self._run.files.path)
+            state_json = regular.read_content(self.state_path, _MAX_STATE, follow=False)
+            set_file = io.BytesIO(regular.read_content(self.set_path, _MAX_STATE, follow=False))
             # Not str.splitlines: it would split a value at a form feed or U+2028.
             text_reader = io.TextIOWrapper(set_file, encoding="utf-8", errors="surrogateescape")
             assignments = [assignment.rstrip("\n") for assignment in text_reader]
@@ -166,12 +166,12 @@ class _Exchange:
         path, directory = text.strip(), self._run.path
         if path.startswith(f"{self.output_path}/"):
             directory = self.output_path
-        return regular.read_below(directory, path, _MAX_VALUE).decode("utf-8", "replace")
+        return regular.read_content_below(directory, path, _MAX_VALUE).decode("utf-8", "replace")
 
     def remove_files(self) -> None:
         for path in (self.state_path, self.set_path):
             if os.path.isdir(path) and not os.path.islink(path):
-                private_dirs.discard(path)
+                private_dirs.discard_directory(path)
             elif os.path.lexists(path):
                 os.unlink(path)
         is_directory = os.path.isdir(self.output_path) and not os.path.islink(self.output_path)
@@ -207,7 +207,7 @@ def capture(context: Context, line: str, seconds: float, file: str) -> tuple[Com
     command_line = f"{line} > {shlex.quote(path)}"
     outcome = run_tool(context, command_line, seconds, name=line.partition(" ")[0])
     try:
-        return outcome, regular.content(path, follow=False)
+        return outcome, regular.read_content(path, follow=False)
     except OSError:
         return outcome, b""
 

@@ -74,7 +74,11 @@ class Context:
         for file in (*copies, os.path.join(top, path)):
             is_outside = file in copies or os.path.isabs(path)
             try:
-                return regular.content(file) if is_outside else regular.read_below(top, file)
+                return (
+                    regular.read_content(file)
+                    if is_outside
+                    else regular.read_content_below(top, file)
+                )
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
@@ -362,7 +366,7 @@ def _read_input(path: str, name: str, *tops: str | None) -> bytes:
     # In one of the worktrees `tops`, do not follow a link that leads out of it.
     top = next((top for top in tops if top and path.startswith(f"{top}/")), None)
     try:
-        return regular.content(path) if top is None else regular.read_below(top, path)
+        return regular.read_content(path) if top is None else regular.read_content_below(top, path)
     except OSError as error:
         message = f"cannot read {path}, the input {name}: {error.strerror}"
         raise UsageError(message, hint="name a readable file") from None

@@ -158,7 +158,10 @@ class Autosaver:
             try:
                 with self._saving:
                     store = self._open_thread_store()
-                    if seconds_since_save >= interval or store.objects.head()[0] != self._saved[0]:
+                    if (
+                        seconds_since_save >= interval
+                        or store.objects.read_head()[0] != self._saved[0]
+                    ):
                         seconds_since_save = 0.0
                         self._save_changes(store)
             except LeaseLost:
@@ -190,7 +193,7 @@ class Autosaver:
         return self._store
 
     def _save_changes(self, store: Checkpoints) -> None:
-        session, commit = self._session, store.objects.head()[0]
+        session, commit = self._session, store.objects.read_head()[0]
         run_head = store.heads.read(session.id)
         if run_head.git_sha == commit != self._saved[0]:  # the hook has recorded commit and files
             self._saved = _get_commit_and_tree(run_head)

@@ -75,7 +75,7 @@ def begin_run(
     opener.default_root(store.repository, run_settings.worktree_dir)
     if key is not None:
         store.claim(key).require_free()  # before anything is written
-    commit = store.repository.commit_or_unborn(base)
+    commit = store.repository.resolve_commit_or_unborn(base)
     if pipeline.name is not None:
         # The run's worktree will contain the settings file of that commit.
         settings.require_correct(store.repository, commit)
@@ -138,8 +138,8 @@ def reopen_run(store: Checkpoints, run: str, **options: Unpack[OpenOptions]) -> 
         with lock_files(source, hold):
             opened = resumption.resume(store, newest, options.get("directory"), is_driven=True)
             if opened.unfiltered:  # an agent would take unfiltered files for real content
-                raise unfiltered.failure(opened.unfiltered, f"git ckpt resume {run}")
-            repository = administration.open_linked(source, opened.path)
+                raise unfiltered.unfiltered_files_error(opened.unfiltered, f"git ckpt resume {run}")
+            repository = administration.open_linked_worktree(source, opened.path)
             if repository is None:
                 hint = "run: git ckpt doctor"
                 raise WorktreeError(f"{opened.path} is not a worktree", hint=hint)

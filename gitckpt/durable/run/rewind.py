@@ -37,7 +37,7 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
     Returns the ids of safety checkpoints, which hold the replaced commit, files and index.
     """
     safety_ids: list[str] = []
-    commit, branch = store.objects.head()
+    commit, branch = store.objects.read_head()
     checkpoint = manifest.with_commit(store.repository, checkpoint, None)[0]
     if (commit, branch) != (checkpoint.git_sha, checkpoint.branch) and checkpoint.git_sha:
         require_restorable(store, checkpoint)
@@ -50,7 +50,9 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
     for remark in restore_result.remarks:  # differences from the checkpoint
         store.announce(remark)
     if restore_result.unfiltered:  # a phase would take unfiltered files for real content
-        raise unfiltered.failure(restore_result.unfiltered, f"git ckpt resume {checkpoint.run}")
+        raise unfiltered.unfiltered_files_error(
+            restore_result.unfiltered, f"git ckpt resume {checkpoint.run}"
+        )
     if restore_result.kept:
         raise kept_failure(restore_result.kept)
     return [*safety_ids, *([restore_result.safety] if restore_result.safety else [])]
@@ -66,7 +68,10 @@ def update_worktree(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> 
     if id_pair is None:
         return ()
     stale_id, adopted_id = id_pair
-    if store.refs.read(ref_names.CHECKPOINTS + adopted_id) is not None and newest.id not in id_pair:
+    if (
+        store.refs.read_ref(ref_names.CHECKPOINTS + adopted_id) is not None
+        and newest.id not in id_pair
+    ):
         # A commit or a save was recorded in the worktree: do not replace edits.
         ownership.forget_behind(store.repository)
         message = f"run {newest.run} continued elsewhere until {_short_id(adopted_id)}, "
@@ -110,7 +115,7 @@ def _short_id(checkpoint_id: str) -> str:
 def require_restorable(store: Checkpoints, checkpoint: Checkpoint) -> None:
     """Raise WorktreeError or LockHeld if `go_back` would fail; change nothing."""
     restorer.restore(store, checkpoint, dry_run=True)
-    PrivateIndex(store.repository).require_unlocked()
+    PrivateIndex(store.repository).require_user_index_unlocked()
 
 
 def restore_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) -> None:
@@ -211,9 +216,9 @@ def _move_head(store: Checkpoints, checkpoint: Checkpoint, head: str) -> None:
             repository.git.run("update-ref", "-m", message, branch, commit, head)
             return
         # Detach HEAD, and attach it only if the branch is free and still at the commit.
-        repository.point_head(commit, message)
+        repository.set_head(commit, message)
         tip = repository.cat_file.info(branch) if branch else None
         if tip is not None and tip[0] == commit and opener.is_branch_free(repository, branch):
-            repository.point_head(branch, message)
+            repository.set_head(branch, message)
     except GitError as error:
         raise WorktreeError(f"cannot move HEAD to {commit}: {error.message}") from None

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Unpack
 from gitckpt.durable.command import process_tree
 from gitckpt.durable.run import rewind
 from gitckpt.git.command import NO_HOOKS
-from gitckpt.git.lock import Lock
+from gitckpt.git.lock import FileLock
 from gitckpt.git.repository import Repository
 from gitckpt.model import toml
 from gitckpt.model.arguments import shell_word
@@ -43,7 +43,7 @@ def lock_files(repository: Repository, hold: Hold) -> Iterator[None]:
     """Lock a run's files during the `with` block; raise BusyError if they are locked."""
     run = hold.lease.run
     path = os.path.join(repository.make_private_dir(), ref_names.FILES_LOCK.format(run))
-    lock = Lock(path, PATIENCE, is_inherited=True)
+    lock = FileLock(path, PATIENCE, is_inherited=True)
     if not lock.acquire() and lock.is_taken:  # ignore a file system without locks
         raise _make_busy_error(run, path)
     try:

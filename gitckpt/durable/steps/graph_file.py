@@ -64,7 +64,9 @@ def write_mirror(repository: Repository, pattern: str, state: Mapping[str, Any])
     try:
         _make_directories(worktree, os.path.dirname(mirror_path))
         _require_mirror_of(path, mirror_path, str(track))
-        administration.write_file(repository, path, json_text.encode("utf-8", "surrogatepass"))
+        administration.write_worktree_file(
+            repository, path, json_text.encode("utf-8", "surrogatepass")
+        )
     except OSError as error:
         raise CkptError(f"cannot write {mirror_path}: {error.strerror}", hint=_SEE_MIRROR) from None
     return mirror_path
@@ -84,7 +86,7 @@ def _require_mirror_of(path: str, name: str, track: str) -> None:
     if not os.path.lexists(path):
         return
     try:
-        content = json.loads(regular.content(path, _LARGEST, follow=False))
+        content = json.loads(regular.read_content(path, _LARGEST, follow=False))
     except (ValueError, RecursionError):
         content = None
     # Only overwrite a file that holds the state of the same track.

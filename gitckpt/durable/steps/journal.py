@@ -10,7 +10,7 @@ from gitckpt.durable.steps import graph_file, machine
 from gitckpt.durable.steps import report as record
 from gitckpt.durable.steps.graph import COMPLETE, Graph
 from gitckpt.durable.steps.report import FAIL, RESET, START, StepReport
-from gitckpt.git.lock import Lock
+from gitckpt.git.lock import FileLock
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model import codec, ids, phase, times
@@ -56,7 +56,9 @@ def find_target(
     """Find the run of a report by `run`, $CKPT_RUN, the current worktree or the track."""
     run_name = run or environ.get(leases.RUN_VARIABLE)
     if run_name:
-        exists = ids.is_run_id(run_name) and store.refs.read(ref_names.RUNS + run_name) is not None
+        exists = (
+            ids.is_run_id(run_name) and store.refs.read_ref(ref_names.RUNS + run_name) is not None
+        )
         return ReportTarget(run_name if exists else finder.find_run(run_name, store.index), track)
     owner = ownership.owner(store.repository)
     if owner is not None and owner.run is not None:
@@ -99,7 +101,7 @@ def find_worktree(store: Checkpoints, run: str) -> str | None:
 
 def _worktree_repository(store: Checkpoints, run: str) -> Repository | None:
     path = ownership.worktrees_of_runs(store.repository).get(run)
-    return administration.open_linked(store.repository, path) if path is not None else None
+    return administration.open_linked_worktree(store.repository, path) if path is not None else None
 
 
 def report(
@@ -120,7 +122,7 @@ def report(
     if target.run is not None and not _starts_run(store, target, step_report):
         return _report_to_run(store, target, step_report, graph, files=files)
     assert target.track is not None
-    with Lock(os.path.join(store.repository.make_private_dir(), _LOCK), _PATIENCE):
+    with FileLock(os.path.join(store.repository.make_private_dir(), _LOCK), _PATIENCE):
         # Another process may have started the run.
         target = replace(target, run=find_run_of_track(store, target.track))
         if target.run is not None and not _starts_run(store, target, step_report):
@@ -135,7 +137,7 @@ def _find_recorded(
 ) -> Reported | None:
     if not ids.is_id(checkpoint_id):
         raise UsageError(f"{checkpoint_id!r:.60} is not a UUIDv4", hint="run: uuidgen --random")
-    if store.refs.read(ref_names.CHECKPOINTS + checkpoint_id) is None:
+    if store.refs.read_ref(ref_names.CHECKPOINTS + checkpoint_id) is None:
         return None
     checkpoint = store.read_own(checkpoint_id)
     step_graph = find_graph(store, checkpoint.state)
@@ -157,7 +159,7 @@ def _write_mirror(store: Checkpoints, repository: Repository, graph: Graph, run:
         return  # the graph has no mirror file
     try:
         # Read the state under the lock: the last of two reporters then writes the newest state.
-        with Lock(os.path.join(repository.make_private_dir(), _MIRROR_LOCK), _PATIENCE):
+        with FileLock(os.path.join(repository.make_private_dir(), _MIRROR_LOCK), _PATIENCE):
             graph_file.write_mirror(repository, graph.mirror, store.heads.read(run).state)
     except CkptError as error:
         store.announce(error.message)

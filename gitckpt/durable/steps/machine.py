@@ -468,7 +468,7 @@ def _find_task(tasks: Sequence[PlanTask], number: str, plan_name: str) -> PlanTa
 
 def _read_plan(path: str) -> str:
     try:
-        return regular.content(path, _LARGEST).decode("utf-8", "replace")
+        return regular.read_content(path, _LARGEST).decode("utf-8", "replace")
     except FileNotFoundError:
         raise NotFoundError(f"there is no file {path}", hint="name the plan: --plan FILE") from None
     except OSError as error:

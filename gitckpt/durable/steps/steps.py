@@ -99,7 +99,7 @@ class Steps:
         outputs = tuple(_relative_to_top(repository, output) for output in said.outputs)
         said = replace(said, outputs=outputs, subject="")
         if said.commit is not None:
-            oid = repository.commit(said.commit)
+            oid = repository.resolve_commit(said.commit)
             subject = repository.git.run("log", "-1", "--no-show-signature", "--format=%s", oid).out
             subject_line = subject.decode("utf-8", "replace").removesuffix("\n")
             said = replace(said, commit=oid, subject=subject_line)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 
 from gitckpt.git import config, leftovers
-from gitckpt.git.command import require_git
+from gitckpt.git.command import require_git_version
 from gitckpt.git.repository import Repository
 from gitckpt.model import times
 from gitckpt.model.arguments import closest, join_first, shell_word
@@ -42,13 +42,13 @@ class Diagnosis:
 
 
 def diagnose(store: Checkpoints) -> Diagnosis:
-    version = require_git()
+    version = require_git_version()
     return Diagnosis(list_facts(store, version), examine(store, version))
 
 
 def list_facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int | None]:
     repository = store.repository
-    refs = [ref for ref, _ in store.refs.iterate(ref_names.CHECKPOINTS)]
+    refs = [ref for ref, _ in store.refs.iterate_refs(ref_names.CHECKPOINTS)]
     own_refs = [ref for ref in refs if not ref_names.is_foreign(ref)]
     are_loose = [os.path.isfile(os.path.join(repository.common_dir, ref)) for ref in own_refs]
     paths, last = sweep.find_leftover_files(repository), maintenance.read_last(repository)
@@ -175,7 +175,7 @@ def _report_cost(entries: Sequence[CheckpointInfo]) -> Finding:
 def _find_stale_locks(store: Checkpoints) -> Iterator[Finding]:
     repository = store.repository
     paths = list(heads.list_locks(repository))
-    for path in leftovers.lock_files(repository):
+    for path in leftovers.list_lock_files(repository):
         ref = os.path.relpath(path, repository.common_dir).removesuffix(".lock")
         # Skip locks of other tools' refs in the same namespaces.
         if not heads.is_own_lock(repository, path) and not ref_names.is_foreign(ref):
@@ -183,7 +183,7 @@ def _find_stale_locks(store: Checkpoints) -> Iterator[Finding]:
     stale_paths = leftovers.find_stale_locks(repository, paths)
     now_seconds = store.clock() // times.MICRO
     for path in paths:
-        file_mark = leftovers.read_mark(path)
+        file_mark = leftovers.read_fingerprint(path)
         age_seconds = max(now_seconds - int(file_mark.changed), 0) if file_mark is not None else 0
         if path not in stale_paths and age_seconds <= _STALE_AFTER:
             continue

@@ -9,8 +9,8 @@ from functools import partial
 from typing import NamedTuple
 
 from gitckpt.git import graph
-from gitckpt.git.files.refs_stat import require_no_pipes
-from gitckpt.git.refs import Update
+from gitckpt.git.files.refs_stat import require_no_pipes_in_refs
+from gitckpt.git.refs import RefUpdate
 from gitckpt.git.repository import Repository
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.codec import decode
@@ -57,8 +57,8 @@ class Row(NamedTuple):
         return ref_names.CHECKPOINTS + self.entry.id
 
     @property
-    def unchanged(self) -> Update:
-        return Update(self.ref, self.entry.oid, self.entry.oid)
+    def unchanged(self) -> RefUpdate:
+        return RefUpdate(self.ref, self.entry.oid, self.entry.oid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Flaw:
     """A finding of `verify`, and its repair; without a repair, the fields are empty."""
 
     finding: Finding
-    updates: tuple[Update, ...] = ()  # in one transaction
+    updates: tuple[RefUpdate, ...] = ()  # in one transaction
     link: Link | None = None
     in_index: bool = False  # whether to rebuild gitckpt's index
     is_leftover: bool = False  # delete the ref only while no process records: it may need the ref
@@ -90,7 +90,7 @@ class Flaw:
 
 
 def repairable(
-    code: str, name: str, sentence: str, *updates: Update, is_leftover: bool = False
+    code: str, name: str, sentence: str, *updates: RefUpdate, is_leftover: bool = False
 ) -> Flaw:
     return Flaw(Finding(code, name, sentence, REPAIR), updates, is_leftover=is_leftover)
 
@@ -152,11 +152,11 @@ def list_refs(
             ref_hash.update(line + b"\n")
             take(*line.decode("utf-8", "surrogateescape").split(" "))
 
-    require_no_pipes(repository)  # git would block on them
+    require_no_pipes_in_refs(repository)  # git would block on them
     names = (*ref_names.OWN, ref_names.NOTES)
     format_option = "--format=%(objectname) %(refname) %(symref)"
     result = repository.git.stream_lines("for-each-ref", format_option, *names, handle=read_lines)
-    return ref_hash.digest(), result.complaint
+    return ref_hash.digest(), result.error_text
 
 
 def gather_evidence(store: Checkpoints) -> Evidence:
@@ -180,8 +180,12 @@ def gather_evidence(store: Checkpoints) -> Evidence:
     linked_commits = evidence.linked_commits()
     for namespace in ref_names.OBJECTS:
         oids = {row.holds[namespace] for row in evidence.rich if namespace in row.holds}
-        evidence.odd |= graph.find_other_kinds(store.repository, sorted(oids), KINDS[namespace])
-    evidence.odd |= graph.find_other_kinds(store.repository, linked_commits, KINDS[ref_names.KEEP])
+        evidence.odd |= graph.find_objects_of_other_kinds(
+            store.repository, sorted(oids), KINDS[namespace]
+        )
+    evidence.odd |= graph.find_objects_of_other_kinds(
+        store.repository, linked_commits, KINDS[ref_names.KEEP]
+    )
     return evidence
 
 

@@ -13,7 +13,7 @@ from gitckpt.git import graph
 from gitckpt.git.contents import bounds
 from gitckpt.git.objects.encoding import DIRECTORY, MalformedTree, decode_tree
 from gitckpt.git.process import GitError
-from gitckpt.git.refs import Update
+from gitckpt.git.refs import RefUpdate
 from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration, operation
 from gitckpt.model import budget, ids
@@ -64,7 +64,7 @@ def audit_objects(
     # Sorted by time, similar trees are adjacent, which is fast.
     rows = evidence.rows_by_time() if only is None else [evidence.rows[id_] for id_ in sorted(only)]
     root_oids = list(dict.fromkeys(oid for row in rows for oid in _find_roots(row, evidence)))
-    lacking_objects = graph.find_lacking(
+    lacking_objects = graph.find_lacking_objects(
         store.repository, store.objects, root_oids, damaged_oids, with_history=only is None
     )
     if lacking_objects.complaint:
@@ -129,24 +129,28 @@ def audit_snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
 
 def _find_problems(store: Checkpoints, roots: list[str]) -> Iterator[tuple[str, str]]:
     repository = store.repository
-    has_all_objects = graph.find_promisor(repository) is None
+    has_all_objects = graph.find_promisor_remote(repository) is None
 
     def list_present(trees: list[str]) -> list[str]:
         # In a partial clone, do not fetch missing trees.
-        wrong_types = {} if has_all_objects else graph.find_other_kinds(repository, trees, "tree")
+        wrong_types = (
+            {} if has_all_objects else graph.find_objects_of_other_kinds(repository, trees, "tree")
+        )
         return [tree for tree in trees if wrong_types.get(tree, "tree") is not None]
 
-    census = bounds.Census(repository, roots, list_present)
-    for tree, stored in zip(roots, repository.cat_file.contents(roots), strict=True):
+    census = bounds.TreeChecker(repository, roots, list_present)
+    for tree, stored in zip(roots, repository.cat_file.read_contents(roots), strict=True):
         try:
             entries = decode_tree(stored[2], repository.object_format) if stored is not None else {}
             if stored is not None:
-                bounds.require_shape(entries, tree)
-            if flaw := census.find_flaw(tree):
+                bounds.require_snapshot_shape(entries, tree)
+            if flaw := census.find_tree_flaw(tree):
                 raise bounds.UnsoundSnapshot(flaw)
             trees = [oid for mode, oid in entries.values() if mode == DIRECTORY]
-            if any(census.is_beyond(oid, budget.SNAPSHOT) for oid in trees):
-                bounds.require_sound(repository, tree, "")  # checked-out files do not count
+            if any(census.exceeds_path_limits(oid, budget.SNAPSHOT) for oid in trees):
+                bounds.require_sound_snapshot(
+                    repository, tree, ""
+                )  # checked-out files do not count
             if has_all_objects and entries.keys() - _PLAIN:
                 manifest.read(repository, store.objects, tree, "")
         except (bounds.UnsoundSnapshot, MalformedTree) as error:
@@ -168,8 +172,8 @@ def audit_refs(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
             elif id_.rpartition("/")[2] not in evidence.oids:
                 sentence = "keeps an object for a checkpoint that does not exist"
             if sentence and not commit_refs.is_recently_written(repository, ref):
-                absence = [Update(ref_names.CHECKPOINTS + id_, "", "")] if ids.is_id(id_) else []
-                updates = [*(absence if row is None else ()), Update(ref, "", oid)]
+                absence = [RefUpdate(ref_names.CHECKPOINTS + id_, "", "")] if ids.is_id(id_) else []
+                updates = [*(absence if row is None else ()), RefUpdate(ref, "", oid)]
                 yield repairable("ref-leftover", ref, sentence, *updates, is_leftover=True)
     local_entries = LocalCheckpoints.read(repository)
     oids = {id_: evidence.oids[id_] for id_ in local_entries if id_ in evidence.oids}
@@ -188,7 +192,9 @@ def find_replaced(
         sentence = f"points to {oids[id_]}; the document written in this clone is {original}"
         object_info = repository.cat_file.info(original)
         if object_info is not None and object_info[1] == "blob":
-            yield repairable("checkpoint-replaced", ref, sentence, Update(ref, original, oids[id_]))
+            yield repairable(
+                "checkpoint-replaced", ref, sentence, RefUpdate(ref, original, oids[id_])
+            )
         else:
             cure = f"see the new document: git ckpt show {id_}; remove it: git ckpt remove {id_}"
             yield lasting("checkpoint-replaced", ref, f"{sentence}, which is gone", cure)
@@ -197,7 +203,9 @@ def find_replaced(
 def find_lost_targets(repository: Repository) -> Iterator[Flaw]:
     """Yield flaws for the user's refs and HEADs whose object is missing or damaged."""
     tips = _list_tips(repository)
-    types = graph.find_other_kinds(repository, sorted({oid for oid, _ in tips.values()}), "commit")
+    types = graph.find_objects_of_other_kinds(
+        repository, sorted({oid for oid, _ in tips.values()}), "commit"
+    )
     lost_tips = [tip for tip in tips.items() if types.get(tip[1][0], "") is None]
     tips_now = _list_tips(repository) if lost_tips else {}  # other processes may have moved refs
     for name, (oid, undo_command) in lost_tips:
@@ -225,7 +233,7 @@ def _list_tips(repository: Repository) -> dict[str, tuple[str, str]]:
         tips[ref] = oid, undo_command if ref.startswith(BRANCHES) else ""
     top_dir = administration.main_worktree(repository) or repository.common_dir
     worktree_heads = [("main-worktree/HEAD", repository.common_dir, top_dir)]
-    for git_dir, path in administration.registered(repository):
+    for git_dir, path in administration.list_worktrees(repository):
         if os.path.isdir(path):
             worktree_heads.append((f"worktrees/{os.path.basename(git_dir)}/HEAD", git_dir, path))
     for name, git_dir, path in worktree_heads:
@@ -245,7 +253,9 @@ def _audit_symbolic_refs(evidence: Evidence) -> Iterator[Flaw]:
             yield lasting("ref-symbolic", ref, sentence, cure)
         elif not ref.startswith(ref_names.KEEP):
             oid = evidence.refs[ref]
-            yield repairable("ref-symbolic", ref, sentence, Update(ref, oid, oid, is_symbolic=True))
+            yield repairable(
+                "ref-symbolic", ref, sentence, RefUpdate(ref, oid, oid, is_symbolic=True)
+            )
 
 
 def _audit_submodules(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
@@ -280,7 +290,9 @@ def _audit_object_refs(row: Row, evidence: Evidence) -> Iterator[Flaw]:
             cure = f"{FETCH} {shell_word(f'+{ref}:{ref}')}"
             yield lasting(code, ref, f"{sentence}; the object is missing", cure)
         elif actual_oid != oid:
-            yield repairable(code, ref, sentence, row.unchanged, Update(ref, oid, actual_oid or ""))
+            yield repairable(
+                code, ref, sentence, row.unchanged, RefUpdate(ref, oid, actual_oid or "")
+            )
 
 
 def _audit_commit_refs(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
@@ -303,7 +315,7 @@ def _audit_commit_refs(repository: Repository, evidence: Evidence) -> Iterator[F
     unkept, useful = set() if kept else set(linked_commits), kept
     with contextlib.suppress(GitError):
         if not kept & missing_commits:
-            unreached = graph.find_unreached_safely(repository.git, linked_commits, kept)
+            unreached = graph.find_outside_safely(repository.git, linked_commits, kept)
             unkept, useful = (
                 unreached,
                 graph.find_descendants(repository.git, kept - needed, linked_commits),
@@ -319,7 +331,7 @@ def _audit_commit_refs(repository: Repository, evidence: Evidence) -> Iterator[F
             sentence = "does not point to the commit that the ref is named after"
             if name in kept:
                 sentence = "keeps a commit that no checkpoint needs"
-            update = Update(ref, "", actual_oid)
+            update = RefUpdate(ref, "", actual_oid)
             yield repairable("ref-leftover", ref, sentence, update, is_leftover=True)
 
 
@@ -332,5 +344,5 @@ def _describe_unkept(row: Row, evidence: Evidence) -> Flaw:
     if target is not None:
         beginning = f"is a symbolic ref: if {target} moves, no ref keeps"
     sentence = f"{beginning} {commit}, the linked commit of checkpoint {row.id}"
-    update = Update(ref, commit, actual_oid, is_symbolic=target is not None)
+    update = RefUpdate(ref, commit, actual_oid, is_symbolic=target is not None)
     return repairable(code, ref, sentence, row.unchanged, update)

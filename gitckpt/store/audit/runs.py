@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from gitckpt.git.refs import Update
+from gitckpt.git.refs import RefUpdate
 from gitckpt.model import codec, phase
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.checkpoint import PHASE, Checkpoint
@@ -126,7 +126,7 @@ def _audit_heads(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
         if newest_row is None:
             if head is not None and head not in invalid_oids and not _may_start(store, ref, head):
                 sentence = "the run of this head has no checkpoints"
-                update = Update(ref, "", head)
+                update = RefUpdate(ref, "", head)
                 yield repairable("run-head-orphan", ref, sentence, update, is_leftover=True)
             continue
         if head in invalid_oids or head == newest_row.entry.oid:
@@ -135,7 +135,7 @@ def _audit_heads(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
         if head is not None:
             code, sentence = _describe_wrong_head(store, evidence.runs[run], head)
         sentence += f"; the newest checkpoint of the run is {newest_row.id}"
-        update = Update(ref, newest_row.entry.oid, head or "")
+        update = RefUpdate(ref, newest_row.entry.oid, head or "")
         yield repairable(code, ref, sentence, newest_row.unchanged, update)
 
 
@@ -177,7 +177,7 @@ def audit_keys(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
             yield lasting("key-invalid", ref, problem_of(error), error.hint)
             continue
         if run not in existing_runs and not commit_refs.is_recently_written(store.repository, ref):
-            updates = (Update(ref_names.RUNS + run, "", ""), Update(ref, "", oid))
+            updates = (RefUpdate(ref_names.RUNS + run, "", ""), RefUpdate(ref, "", oid))
             sentence = f"the run {run} of this key does not exist"
             yield repairable("key-orphan", ref, sentence, *updates, is_leftover=True)
 
@@ -201,7 +201,7 @@ def audit_leases(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
             yield lasting("lease-endless", ref, sentence, take_over_command)
         if run not in existing_runs and not store.leases.is_held(oid, lease):
             sentence = "the run of this lease does not exist"
-            yield repairable("lease-orphan", ref, sentence, Update(ref, "", oid))
+            yield repairable("lease-orphan", ref, sentence, RefUpdate(ref, "", oid))
 
 
 def _read_refs(

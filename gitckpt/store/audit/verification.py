@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 
 from gitckpt.git import graph
-from gitckpt.git.notes import Notes
+from gitckpt.git.notes import GitNotes
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved
@@ -104,7 +104,7 @@ def _inspect_until_settled(
 def _inspect(
     store: Checkpoints, damaged: Collection[str], only: Collection[str] | None
 ) -> tuple[bytes, dict[str, int], list[Flaw]]:
-    empty_files = graph.find_empty_files(store.repository)
+    empty_files = graph.find_empty_loose_objects(store.repository)
     evidence = inventory.gather_evidence(store)
     link_flaws, link_count = audit_links(store, evidence)
     worktree_flaws, worktree_count = worktrees.audit_worktrees(store, evidence)
@@ -150,7 +150,7 @@ def repair_flaws(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
             due_flaws, waiting, failures = waiting, [], []
             for flaw in due_flaws:
                 try:
-                    store.refs.update(flaw.updates)
+                    store.refs.apply_updates(flaw.updates)
                 except RefMoved:
                     continue
                 except GitError as error:
@@ -160,7 +160,9 @@ def repair_flaws(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
                     is_kept |= any(update.ref.startswith(ref_names.KEEP) for update in flaw.updates)
         if is_kept:
             with contextlib.suppress(RefMoved, LockHeld):
-                commit_refs.update_refs(store.repository, store.refs.update, store.index.commits)
+                commit_refs.update_refs(
+                    store.repository, store.refs.apply_updates, store.index.commits
+                )
         _write_links(store, [flaw.link for flaw in flaws if flaw.link is not None])
     for flaw in flaws:
         if flaw.scaffold:
@@ -193,7 +195,7 @@ def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:
         oids = [object_id(kind, data, repository.object_format) for kind, data in items]
         # git does not rewrite an object whose file exists, even if the file is damaged.
         for oid in graph.find_unreadable(repository, oids):
-            graph.move_aside(repository, oid)
+            graph.move_object_aside(repository, oid)
 
     arguments = (repository, store.objects, store.refs, store.clock())
     notes.write(*arguments, links=by_commit, removed_ids=removed_ids, prepared=move_damaged_aside)
@@ -212,7 +214,9 @@ def audit_links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int
     flaws: list[Flaw] = []
     full_notes: set[str] = set()
     link_count = 0
-    for commit, lines in Notes(store.repository, store.objects, ref_names.NOTES).read_all():
+    for commit, lines in GitNotes(
+        store.repository, store.objects, ref_names.NOTES
+    ).read_all_notes():
         if lines and note.has_more(lines):
             full_notes.add(commit)
         for line in lines or ():

@@ -23,7 +23,7 @@ def audit_worktrees(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw],
     root = resumption.known_root(repository)
     flaws: list[Flaw] = []
     worktree_count = 0
-    for git_dir, path in administration.registered(repository):
+    for git_dir, path in administration.list_worktrees(repository):
         is_ours = os.path.exists(os.path.join(git_dir, ref_names.RUN_FILE))
         is_ours |= ownership.is_locked_by_gitckpt(git_dir)
         if is_ours and not ownership.is_being_made(path):
@@ -51,7 +51,7 @@ def audit_worktrees(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw],
 
 def find_headless(repository: Repository) -> Iterator[Finding]:
     """Yield a finding for each worktree whose HEAD or commondir file is unusable."""
-    for git_dir, path in administration.registered(repository):
+    for git_dir, path in administration.list_worktrees(repository):
         if not ownership.is_same_directory(administration.git_dir_of(path), git_dir):
             continue
         if administration.lacks_commondir(repository, git_dir):
@@ -75,7 +75,7 @@ def _is_registered(repository: Repository, path: str) -> bool:
     git_dir = administration.git_dir_of(path)
     if git_dir is None or not administration.owns_git_dir(repository, git_dir):
         return False
-    return os.path.isdir(git_dir) and git_dir not in administration.list_unfinished(repository)
+    return os.path.isdir(git_dir) and git_dir not in administration.list_unfinished_dirs(repository)
 
 
 def _audit_worktree(
@@ -129,7 +129,7 @@ def _describe_missing_owner(owner: ref_names.Owner, evidence: Evidence) -> str:
 
 def _find_moved(repository: Repository, git_dir: str, path: str, root: str | None) -> Flaw | None:
     new_path = administration.find_moved(repository, git_dir, path, *([root] if root else []))
-    other_repository = administration.foreign_repository(repository, path)
+    other_repository = administration.find_foreign_repository(repository, path)
     if new_path is not None:
         sentence, cure = f"is at {new_path} now", f"git worktree repair {shell_word(new_path)}"
     # `git worktree repair` would take the worktree away from the other repository.

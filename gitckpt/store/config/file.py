@@ -333,7 +333,11 @@ def read_file(path: str) -> ConfigFile:
 def text_of(path: str) -> str:
     """Return a file's text, or "" without a file; raise UsageError if unreadable."""
     try:
-        read_content = private_dirs.content if os.path.basename(path) == OBEYED else regular.content
+        read_content = (
+            private_dirs.read_file_unless_link
+            if os.path.basename(path) == OBEYED
+            else regular.read_content
+        )
         return read_content(path, budget.FILE.size).decode("utf-8", "surrogateescape")
     except WorktreeError as error:
         raise UsageError(error.message, hint=error.hint) from None

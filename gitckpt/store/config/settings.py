@@ -140,7 +140,9 @@ def path_approval(repository: Repository) -> str:
 
 def _open_approvals(repository: Repository, mode: str) -> IO[str]:
     path = path_approval(repository)
-    return open(path, mode, encoding="ascii", errors="replace", opener=private_dirs.create)
+    return open(
+        path, mode, encoding="ascii", errors="replace", opener=private_dirs.open_private_file
+    )
 
 
 def approved_digests(repository: Repository) -> frozenset[str]:
@@ -236,7 +238,7 @@ def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
     If the settings have a mistake, the strictest of these values apply: the defaults, the readable
     values, and the values in `gitckpt.toml` of HEAD.
     """
-    git_texts = config.read(repository, rf"^(ckpt\.|{attributes.SETTINGS})")
+    git_texts = config.read_settings(repository, rf"^(ckpt\.|{attributes.SETTINGS})")
     git_values, error = _read_git_values(git_texts)
     defaults = {name: key.default for name, key in KEYS.items()}
     from_file: dict[str, Any] = {}
@@ -288,7 +290,7 @@ def head_text(repository: Repository) -> str:
 
 
 def _read_at_commit(repository: Repository, commit: str) -> bytes | None:
-    (stored_file,) = repository.cat_file.contents([f"{commit}:{FILE}"], budget.FILE.size)
+    (stored_file,) = repository.cat_file.read_contents([f"{commit}:{FILE}"], budget.FILE.size)
     return stored_file[2] if stored_file is not None and stored_file[1] == "blob" else None
 
 
@@ -317,7 +319,7 @@ def _describe_problem(error: UsageError, path: str) -> str:
 
 
 def setting_files(repository: Repository) -> dict[str, str]:
-    return config.files_of_settings(repository, r"^ckpt\.")
+    return config.find_setting_files(repository, r"^ckpt\.")
 
 
 def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
@@ -380,7 +382,7 @@ def _make_settings(values: Mapping[str, Any], from_git: Mapping[str, list[str]])
     )
     limits["submodules"] = limits["submodules"] == ALL
     limits["timeout"] /= times.MICRO
-    attribute_settings = attributes.ConversionSettings.of(from_git)
+    attribute_settings = attributes.ConversionSettings.from_git_settings(from_git)
     worktree_dir = from_git[WORKTREE_DIR][-1] if WORKTREE_DIR in from_git else None
     return Settings(Policy(**policy), Limits(**limits, configured=attribute_settings), worktree_dir)
 
@@ -452,7 +454,7 @@ def require_correct(repository: Repository, commit: str) -> None:
         return
     cure = f"the run would use this file: correct {path(repository) or FILE}, commit it, and"
     try:
-        is_other_commit = repository.commit("HEAD") != commit
+        is_other_commit = repository.resolve_commit("HEAD") != commit
     except NotFoundError:  # an unborn branch, as in a bare repository
         is_other_commit = True
     cure += " start again" + ("; or start at another commit: --base REV" if is_other_commit else "")

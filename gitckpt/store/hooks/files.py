@@ -228,7 +228,7 @@ def _delete_scratch_files(directory: str) -> None:
     # Without delay: `uninstall` removes the directory only if it is empty.
     for name in names_in(directory):
         match = _SCRATCH.fullmatch(name)
-        if match and not leftovers.is_alive(int(match[1])):
+        if match and not leftovers.is_process_alive(int(match[1])):
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(directory, name))
 
@@ -249,7 +249,7 @@ def _write_or_delete(path: str, data: bytes | None, mode: int) -> None:
         return
     directory, name = os.path.split(path)
     scratch = os.path.join(directory, f".{name}.gitckpt-hook")
-    regular.write_private(path, data, flushed=True, opener=opener, scratch=scratch)
+    regular.write_private_file(path, data, flushed=True, opener=opener, scratch=scratch)
 
 
 def _insert_block(data: bytes, block: bytes) -> bytes:

@@ -54,10 +54,10 @@ VALUES += [(_REWRITE_MODE, _SORTED_UNION), (_CRUFT_PACKS, "true")]
 class HookSettings:
     def __init__(self, repository: Repository) -> None:
         self.repository = repository
-        self._everywhere = config.read(repository, r"^(notes\.rewrite|gc\.cruftpacks$)")
+        self._everywhere = config.read_settings(repository, r"^(notes\.rewrite|gc\.cruftpacks$)")
         # Only values in the repository's file: gitckpt changes no global settings.
         names = r"^(ckpt\.|notes\.rewrite|gc\.cruftpacks$|hook\.gitckpt-)"
-        self._values = config.read_local(repository, names)
+        self._values = config.read_local_settings(repository, names)
 
     def values_of(self, name: str) -> list[str]:
         return self._values.get(_canonical_name(name), [])
@@ -83,17 +83,17 @@ class HookSettings:
     def add(self, name: str, value: str, undo: ExitStack) -> None:
         if value not in self.values_of(name):
             # Registered before the write: git may fail after it has written the value.
-            undo.callback(config.unset, self.repository, name, value)
-            config.write(self.repository, name, value, add=True)
+            undo.callback(config.unset_setting, self.repository, name, value)
+            config.write_setting(self.repository, name, value, add=True)
             self._values.setdefault(_canonical_name(name), []).append(value)
 
     def drop(self, name: str, undo: ExitStack, value: str | None = None) -> bool:
         old_values = self.values_of(name)
         removed = [old for old in old_values if value in (None, old)]
         if removed:
-            config.unset(self.repository, name, value)
+            config.unset_setting(self.repository, name, value)
             for old in reversed(removed):
-                undo.callback(config.write, self.repository, name, old, add=True)
+                undo.callback(config.write_setting, self.repository, name, old, add=True)
             self._values[_canonical_name(name)] = [old for old in old_values if old not in removed]
         return bool(removed)
 
@@ -121,7 +121,7 @@ class HookSettings:
 def _find_hooks_directory(repository: Repository) -> str:
     location_options = [] if repository.worktree is not None else ["-C", repository.git_dir]
     arguments = ("rev-parse", "--path-format=absolute", "--git-path", "hooks")
-    return os.path.realpath(repository.git.text(*location_options, *arguments))
+    return os.path.realpath(repository.git.run_for_text(*location_options, *arguments))
 
 
 def _resolve_directory(repository: Repository, path: str | None = None) -> str:
@@ -283,7 +283,7 @@ def _lefthook_files(worktree: str) -> list[str]:
 
 def _read_without_blocks(path: str) -> bytes:
     try:
-        return without_blocks(regular.content(path, budget.FILE.size))
+        return without_blocks(regular.read_content(path, budget.FILE.size))
     except OSError:
         return b""
 

@@ -9,9 +9,9 @@ import time
 from collections.abc import Mapping
 
 from gitckpt.git import filesystem
-from gitckpt.git.lock import Lock, is_locked
+from gitckpt.git.lock import FileLock, is_locked
 from gitckpt.git.objects.encoding import object_id
-from gitckpt.git.refs import RefMoved, Update
+from gitckpt.git.refs import RefMoved, RefUpdate
 from gitckpt.model import budget, times, toml
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, UsageError
 from gitckpt.model.skip_invalid import read_safely
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
     from gitckpt.git.refs import Refs
     from gitckpt.git.repository import Repository
 
@@ -123,7 +123,7 @@ def lost_error(run: str, lease: Lease | None, why: str = "removed") -> LeaseLost
 _PATIENCE = 5.0  # in seconds: a process that checks for life holds the lock for a moment
 
 
-class _SharedLock(Lock):
+class _SharedLock(FileLock):
     """The lock file of this process, shared by all its leases in a repository."""
 
     leases = 0  # number of leases that need the lock
@@ -139,7 +139,7 @@ def _after_fork() -> None:
     global _mutex  # noqa: PLW0603 - another thread may have held it
     _mutex = threading.Lock()
     for shared_lock in _locks.values():
-        shared_lock.leave_to_parent()
+        shared_lock.close_in_child()
     _locks.clear()
 
 
@@ -199,7 +199,7 @@ class LockFiles:
             return True
         if is_file_locked is None:  # a file system without locks
             is_visible = lease.is_here and lease.boot
-            return filesystem.process_start(lease.pid) == lease.started if is_visible else None
+            return filesystem.read_process_start(lease.pid) == lease.started if is_visible else None
         # A network file system may not lock across machines.
         return False if lease.boot and lease.boot == filesystem.this_host().boot else None
 
@@ -221,7 +221,7 @@ RUN_VARIABLE = "CKPT_RUN"
 
 class Leases:
     def __init__(
-        self, objects: Objects, refs: Refs, repository: Repository, clock: Callable[[], int]
+        self, objects: ObjectDatabase, refs: Refs, repository: Repository, clock: Callable[[], int]
     ) -> None:
         self._objects, self._refs, self._repository = objects, refs, repository
         self._files = LockFiles(repository)
@@ -238,7 +238,7 @@ class Leases:
         return oid, parse(stored_object[1], ref)
 
     def current_oid(self, run: str) -> str | None:
-        return self._refs.read(ref_names.LEASES + run)
+        return self._refs.read_ref(ref_names.LEASES + run)
 
     def require_free(self, run: str) -> None:
         if (oid_and_lease := self.read(run)) is not None and self.is_held(*oid_and_lease):
@@ -257,14 +257,16 @@ class Leases:
             return False
         # Two renewals are overdue at halfway of the validity.
         halfway_time = (times.from_text(lease.renewed) + times.from_text(lease.expires)) // 2
-        return self.clock() >= halfway_time or (lease.is_here and filesystem.is_stopped(lease.pid))
+        return self.clock() >= halfway_time or (
+            lease.is_here and filesystem.is_process_stopped(lease.pid)
+        )
 
     def is_holder_running(self, oid: str, lease: Lease) -> bool:
         if not lease.is_here or lease.pid <= 1 or not lease.started:
             return False
         return (
             self._files.has_recorded(lease, oid)
-            and filesystem.process_start(lease.pid) == lease.started
+            and filesystem.read_process_start(lease.pid) == lease.started
         )
 
     def held_error(self, oid: str, lease: Lease) -> LeaseHeld:
@@ -319,14 +321,14 @@ class Leases:
                 continue
             lease_documents.append(render(lease))
             oid = object_id("blob", lease_documents[-1], self._repository.object_format)
-            updates.append(Update(ref_names.LEASES + run, oid, old_oid))
+            updates.append(RefUpdate(ref_names.LEASES + run, oid, old_oid))
             holds[run] = Hold(self, oid, lease, LENGTH, predecessor, is_first=not old_oid)
         try:
             if updates:
                 any_lease = next(iter(holds.values())).lease
                 self._files.record_oids(any_lease, [update.new for update in updates])
                 self._objects.write([("blob", data) for data in lease_documents])
-                self._refs.update(updates)
+                self._refs.apply_updates(updates)
         except CkptError:  # one held lease fails the whole transaction
             failed_holds, holds = holds, {}
             for hold in failed_holds.values():
@@ -363,7 +365,7 @@ class Leases:
             if not (take_over and is_replaceable):
                 raise self.held_error(oid, predecessor)
         host, pid = filesystem.this_host(), os.getpid()
-        process = host.name, host.boot, host.namespace, pid, filesystem.process_start(pid)
+        process = host.name, host.boot, host.namespace, pid, filesystem.read_process_start(pid)
         now_text, end_text = times.to_text(instant), times.to_text(instant + length)
         return Lease(run, token, holder, *process, now_text, now_text, end_text), oid, predecessor
 
@@ -374,7 +376,7 @@ class Leases:
         if is_ours:
             self._files.record_oids(lease, [oid])
         self._objects.write([("blob", data)])
-        self._refs.update([Update(ref_names.LEASES + lease.run, oid, old_oid)])
+        self._refs.apply_updates([RefUpdate(ref_names.LEASES + lease.run, oid, old_oid)])
         return oid
 
     def release_lock(self, lease: Lease, *, is_over: bool) -> None:
@@ -416,9 +418,9 @@ class Hold:
     _mutex: Any = field(default_factory=threading.RLock)
     drives = True  # the holder is the driver itself
 
-    def update(self) -> Update:
+    def update(self) -> RefUpdate:
         with self._mutex:
-            return Update(ref_names.LEASES + self.lease.run, self._oid, self._oid)
+            return RefUpdate(ref_names.LEASES + self.lease.run, self._oid, self._oid)
 
     def check(self) -> None:
         """Raise LeaseLost if another process has the lease; update the cancelled flag."""
@@ -475,11 +477,11 @@ class BoundToToken:
     _token: int
     drives = False  # the writer is a child of the driver
 
-    def update(self) -> Update:
+    def update(self) -> RefUpdate:
         """Return a ref update that fails if another process has taken over the lease."""
         if (current := self._leases.read(self._run)) is None or current[1].token != self._token:
             raise lost_error(self._run, current and current[1])
-        return Update(ref_names.LEASES + self._run, current[0], current[0])
+        return RefUpdate(ref_names.LEASES + self._run, current[0], current[0])
 
     def check(self) -> None:
         self.update()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 
-from gitckpt.git.files.refs_stat import require_no_pipe
+from gitckpt.git.files.refs_stat import require_no_pipe_at_ref
 from gitckpt.git.objects.encoding import oid_length, parse_parents
 from gitckpt.git.process import GitError
-from gitckpt.git.refs import LockHeld, Update
+from gitckpt.git.refs import LockHeld, RefUpdate
 from gitckpt.model import ids, times
 from gitckpt.model.errors import CkptError
 from gitckpt.store.records.ref_names import KEEP
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from gitckpt.git.repository import Repository
 
-    Apply: TypeAlias = Callable[[list[Update]], None]
+    Apply: TypeAlias = Callable[[list[RefUpdate]], None]
     Needed: TypeAlias = Callable[[], Collection[str] | None]
 
 
@@ -42,17 +42,17 @@ class KeepRef:
 
     def __init__(self, repository: Repository, commit: str, *, is_retry: bool = False) -> None:
         self._repository, self.commit = repository, commit
-        self._parent_deletions: list[Update] = []
+        self._parent_deletions: list[RefUpdate] = []
         old_oid = read_oid(repository, KEEP + commit, is_retry=is_retry)
         is_symbolic = old_oid == commit and _is_symbolic(repository, KEEP + commit)
-        self.update = Update(KEEP + commit, commit, old_oid, is_symbolic=is_symbolic)
+        self.update = RefUpdate(KEEP + commit, commit, old_oid, is_symbolic=is_symbolic)
         if old_oid == commit or commit.encode("ascii") in repository.read_shallow_and_grafts():
             return
-        object_ = next(repository.cat_file.contents([commit]))
+        object_ = next(repository.cat_file.read_contents([commit]))
         body = object_[2] if object_ else repository.git.run("cat-file", "commit", commit).out
         for parent in parse_parents(body):
             if read_oid(repository, KEEP + parent, is_retry=is_retry) == parent:
-                self._parent_deletions.append(Update(KEEP + parent, "", parent))
+                self._parent_deletions.append(RefUpdate(KEEP + parent, "", parent))
 
     def delete_parent_refs(self, apply: Apply) -> None:
         """Delete the refs to the commit's parents, which the commit's own ref protects."""
@@ -61,9 +61,9 @@ class KeepRef:
             path = os.path.join(self._repository.common_dir, ref)
             # Maintenance may have deleted the ref before the checkpoint needed it.
             if not os.path.isfile(path) and not read_oid(self._repository, ref):
-                apply([Update(ref, commit, "")])
+                apply([RefUpdate(ref, commit, "")])
             if self._parent_deletions:
-                apply([Update(ref, commit, commit), *self._parent_deletions])
+                apply([RefUpdate(ref, commit, commit), *self._parent_deletions])
         except CkptError:
             return  # maintenance deletes the superfluous refs
 
@@ -111,7 +111,8 @@ def create_refs(apply: Apply, values: Mapping[str, str], symbolic: Collection[st
     """
     wrong_oids = [oid for oid, target in values.items() if target != oid or oid in symbolic]
     updates = {
-        oid: Update(KEEP + oid, oid, values[oid], is_symbolic=oid in symbolic) for oid in wrong_oids
+        oid: RefUpdate(KEEP + oid, oid, values[oid], is_symbolic=oid in symbolic)
+        for oid in wrong_oids
     }
     while updates:
         try:
@@ -130,7 +131,7 @@ def read_oid(repository: Repository, ref: str, *, is_retry: bool = False) -> str
 
     If `is_retry` is false, a packed ref to a missing object also gives "": asking git is slow.
     """
-    require_no_pipe(repository, ref)
+    require_no_pipe_at_ref(repository, ref)
     if (object_info := repository.cat_file.info(ref)) is not None:
         return object_info[0]
     if not is_retry and not os.path.isfile(os.path.join(repository.common_dir, ref)):
@@ -151,11 +152,11 @@ def update_refs(repository: Repository, apply: Apply, needed: Needed) -> None:
     valid_oids = [oid for oid, target in targets.items() if target == oid and oid not in symrefs]
     # A ref whose commit is gone is not being written, and makes every gc fail.
     young_oids = [oid for oid in valid_oids if is_recently_written(repository, KEEP + oid)]
-    needed_oids = set(repository.cat_file.list_existing(young_oids))
+    needed_oids = set(repository.cat_file.list_existing_objects(young_oids))
     linked_oids = needed()
     needed_oids |= set(valid_oids if linked_oids is None else linked_oids)
     try:
-        newest_oids = graph.find_newest(repository.git, needed_oids)
+        newest_oids = graph.find_independent_commits(repository.git, needed_oids)
     except GitError:
         return
     if not create_refs(apply, {oid: targets.get(oid, "") for oid in newest_oids}, symrefs):
@@ -169,9 +170,9 @@ def update_refs(repository: Repository, apply: Apply, needed: Needed) -> None:
         and not is_locked(repository, KEEP + oid)
     ]
     if unneeded_oids:
-        unchanged_refs = [Update(KEEP + oid, oid, oid) for oid in newest_oids]
-        apply([*unchanged_refs, *(Update(KEEP + oid, "", oid) for oid in unneeded_oids)])
+        unchanged_refs = [RefUpdate(KEEP + oid, oid, oid) for oid in newest_oids]
+        apply([*unchanged_refs, *(RefUpdate(KEEP + oid, "", oid) for oid in unneeded_oids)])
         # A checkpoint recorded meanwhile may have relied on a ref that was just deleted.
         new_oids = {oid for oid in needed() or () if is_full_oid(repository, oid)} - needed_oids
-        lost_oids = graph.outside(repository.git, new_oids, newest_oids)
+        lost_oids = graph.find_commits_outside(repository.git, new_oids, newest_oids)
         create_refs(apply, {oid: read_oid(repository, KEEP + oid) for oid in lost_oids}, symrefs)

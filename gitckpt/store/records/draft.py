@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypedDict
 
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
     from gitckpt.git.repository import Repository
     from gitckpt.store.records.recorder import Change, ProgressOf
 
@@ -82,11 +82,11 @@ def require_valid_arguments(label: str, details: Details, /, **options: object) 
     require("worktree", worktree, (Worktree, NoneType), "what Store.capture returned")
 
 
-def read_head(repository: Repository, objects: Objects) -> tuple[str, str | None]:
+def read_head(repository: Repository, objects: ObjectDatabase) -> tuple[str, str | None]:
     """Return the commit and branch of HEAD; the commit is "" before the first commit."""
-    commit, branch = objects.head()
+    commit, branch = objects.read_head()
     if not commit:  # or the branch is lost
-        repository.require_unborn()
+        repository.require_unborn_head()
     elif next(objects.read([commit])) is None:  # no limit: git must be able to report its error
         raise lost_commit_error(commit)
     return commit, branch

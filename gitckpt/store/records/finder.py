@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from gitckpt.git.files.refs_stat import read_loose
-from gitckpt.git.notes import Notes
+from gitckpt.git.files.refs_stat import read_loose_ref
+from gitckpt.git.notes import GitNotes
 from gitckpt.git.objects import diff
 from gitckpt.git.repository import Repository
 from gitckpt.model import budget, ids, note
@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
 
     Linked: TypeAlias = Callable[[str], Infos]  # the checkpoints of a commit
     Pick: TypeAlias = Callable[[Infos, Repository], Iterator[CheckpointInfo]]
@@ -35,14 +35,18 @@ def count_changes(repository: Repository, index: Index, entries: Infos) -> dict[
     uncounted = [entry for entry in entries if entry.changed is None and entry.tree]
     name_pairs = [(f"{entry.tree}:files", f"{entry.git_sha}^{{tree}}") for entry in uncounted]
     unique = list(dict.fromkeys(name for pair in name_pairs for name in pair if name != "^{tree}"))
-    contents = repository.cat_file.contents(unique)
+    contents = repository.cat_file.read_contents(unique)
     tree_oids = {name: read[0] for name, read in zip(unique, contents, strict=True) if read}
     tree_oids["^{tree}"] = ""  # unborn
     ids_of: dict[tuple[str, str], list[str]] = {}
-    expansion = diff.Expansion(repository, budget.SNAPSHOT)
+    expansion = diff.DiffCounter(repository, budget.SNAPSHOT)
     for entry, (name, base_name) in zip(uncounted, name_pairs, strict=True):
         files_tree, base_tree = tree_oids.get(name), tree_oids.get(base_name)
-        if files_tree is None or base_tree is None or expansion.is_beyond(base_tree, files_tree):
+        if (
+            files_tree is None
+            or base_tree is None
+            or expansion.exceeds_path_limit(base_tree, files_tree)
+        ):
             continue
         # One unreadable tree would end git before it has counted the others.
         if not expansion.met_unreadable_tree(base_tree, files_tree):
@@ -75,12 +79,14 @@ def find_id(text: str, repository: Repository, index: Index, linked: Linked) -> 
     raise _not_found_error(text, index)
 
 
-def find_linked(commit: str, repository: Repository, objects: Objects, index: Index) -> Infos:
+def find_linked(
+    commit: str, repository: Repository, objects: ObjectDatabase, index: Index
+) -> Infos:
     """List the checkpoints of a commit, and of commits amended or rebased into it."""
     ids.require_oid_or_unborn(commit)
     # The pending lines first: if they are written meanwhile, they are in the notes.
     pending_lines = notes.pending(repository)[0].get(commit, [])
-    lines = Notes(repository, objects, ref_names.NOTES).lines([commit]).get(commit, [])
+    lines = GitNotes(repository, objects, ref_names.NOTES).read_note_lines([commit]).get(commit, [])
     entries = index.select(Query(ids=list(map(note.link_id, (*lines, *pending_lines)))))
     # The note also lists checkpoints of the commits it replaced; a full note lacks some of them.
     commits = {commit, *(entry.git_sha for entry in entries if note.has_more(lines))} - {""} or {""}
@@ -148,7 +154,9 @@ def resolve_run(text: str, repository: Repository, index: Index) -> str | None:
 def _resolve(text: str, repository: Repository, index: Index) -> tuple[str | None, str | None]:
     lowered_text = text.lower()
     ref = ref_names.CHECKPOINTS + lowered_text
-    if ids.is_id(lowered_text) and (read_loose(repository, ref) or repository.cat_file.info(ref)):
+    if ids.is_id(lowered_text) and (
+        read_loose_ref(repository, ref) or repository.cat_file.info(ref)
+    ):
         return lowered_text, None  # needs no new process
     checkpoint_ids = _list_checkpoints(lowered_text, repository)
     if lowered_text in checkpoint_ids:
@@ -188,7 +196,7 @@ def _find_runs(text: str, index: Index) -> list[str]:
 
 def _find_by_revision(text: str, repository: Repository, linked: Linked) -> str | None:
     try:
-        commit = repository.commit(text)
+        commit = repository.resolve_commit(text)
     except NotFoundError:
         return None
     if not (entries := linked(commit)):

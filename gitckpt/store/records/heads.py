@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Collection, Iterable
 
 from gitckpt.git import leftovers, lock
-from gitckpt.git.refs import RefMoved, Refs, Update
+from gitckpt.git.refs import RefMoved, Refs, RefUpdate
 from gitckpt.model import ids, times
 from gitckpt.model.arguments import join_first
 from gitckpt.model.errors import BusyError, NotFoundError
@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.records.entry import CheckpointInfo
@@ -66,7 +66,9 @@ def find_newest_by_run(
     return newest_by_run
 
 
-def find_head(lines: Iterable[bytes], run: str, objects: Objects, refs: Refs) -> Checkpoint | None:
+def find_head(
+    lines: Iterable[bytes], run: str, objects: ObjectDatabase, refs: Refs
+) -> Checkpoint | None:
     """Return the first checkpoint of the run whose document's oid is in `lines`."""
     # If a hook is killed before it moves the head, the head is stale: the driver's next checkpoint
     # would get the same sequence number.
@@ -75,7 +77,10 @@ def find_head(lines: Iterable[bytes], run: str, objects: Objects, refs: Refs) ->
         content = next(objects.read([oid])) if ids.is_oid(oid) else None
         if content is not None and content[0] == "blob":
             checkpoint = ref_names.parse_run_head(content, ref_names.RUNS + run)
-            if checkpoint.run == run and refs.read(ref_names.CHECKPOINTS + checkpoint.id) == oid:
+            if (
+                checkpoint.run == run
+                and refs.read_ref(ref_names.CHECKPOINTS + checkpoint.id) == oid
+            ):
                 return checkpoint
     return None
 
@@ -83,7 +88,7 @@ def find_head(lines: Iterable[bytes], run: str, objects: Objects, refs: Refs) ->
 @dataclass(slots=True)
 class Heads:
     _refs: Refs
-    _objects: Objects
+    _objects: ObjectDatabase
     _index: Callable[[], Index]
     _is_local: Callable[[str, str], bool]  # takes a run and the oid of a document
     _moved: set[str] = field(default_factory=set)  # runs that `move_up` has handled
@@ -94,12 +99,12 @@ class Heads:
     def read_head(self, run: str) -> tuple[str, Checkpoint]:
         """Return the oid that a run's head points to, and the checkpoint with this oid."""
         ref = ref_names.RUNS + ids.require_run_id(run)
-        if (oid := self._refs.read(ref)) is None:
+        if (oid := self._refs.read_ref(ref)) is None:
             raise NotFoundError(f"no run {run}", hint="list the runs: git ckpt runs")
         return oid, ref_names.parse_run_head(next(self._objects.read([oid])), ref)
 
     def is_local(self, run: str) -> bool:
-        oid = self._refs.read(ref_names.RUNS + run) if ids.is_run_id(run) else None
+        oid = self._refs.read_ref(ref_names.RUNS + run) if ids.is_run_id(run) else None
         return oid is not None and self._is_local(run, oid)
 
     def move_up_and_read(self, run: str) -> Checkpoint:
@@ -110,7 +115,7 @@ class Heads:
         """Move a run's head to the newest checkpoint if a power cut left it behind."""
         ref = ref_names.RUNS + ids.require_run_id(run)
         candidates = _select_entries(self._index(), run=run, limit=1)
-        old = self._refs.read(ref)
+        old = self._refs.read_ref(ref)
         if candidates and candidates[0].oid != old and not self._is_local(run, candidates[0].oid):
             # A head that was written here only moves to checkpoints written here.
             entries_of_run = _select_entries(self._index(), run=run)
@@ -121,7 +126,7 @@ class Heads:
             head = ref_names.parse_run_head(next(self._objects.read([old])), ref) if old else None
             if head is None or (head.sequence or 0) < (candidates[0].sequence or 0):
                 with contextlib.suppress(RefMoved):  # another process moved it up
-                    self._refs.update([Update(ref, candidates[0].oid, old or "")])
+                    self._refs.apply_updates([RefUpdate(ref, candidates[0].oid, old or "")])
         self._moved.add(run)
 
     def move_up_once(self, run: str) -> None:
@@ -130,16 +135,16 @@ class Heads:
 
     def exists(self, run: str) -> bool:
         """Return whether a run exists; recreate its head if only the head is missing."""
-        if self._refs.read(ref_names.RUNS + run) is None:
+        if self._refs.read_ref(ref_names.RUNS + run) is None:
             self.move_up(run)
-        return self._refs.read(ref_names.RUNS + run) is not None
+        return self._refs.read_ref(ref_names.RUNS + run) is not None
 
     def start(
         self, record: Callable[[], object], fields: dict[str, Any], instant: int, name: str
     ) -> None:
         for attempt in range(1, _STARTS):
             fields["run"] = ids.make_run_id(times.to_stamp(instant), name, attempt)
-            if self._refs.read(ref_names.RUNS + fields["run"]) is None:
+            if self._refs.read_ref(ref_names.RUNS + fields["run"]) is None:
                 with contextlib.suppress(RefMoved):
                     record()
                     return
@@ -155,7 +160,9 @@ _PATIENCE = 2.0  # seconds to wait for other writers
 def clear_stale_locks(repository: Repository, tell: Callable[[str], None], blocking: str) -> bool:
     """Delete stale locks of gitckpt's refs; return whether file `blocking` is gone."""
     if is_own_lock(repository, blocking):
-        if lock.is_held_here(os.path.join(repository.make_private_dir(), ref_names.WRITE_LOCK)):
+        if lock.is_held_by_this_process(
+            os.path.join(repository.make_private_dir(), ref_names.WRITE_LOCK)
+        ):
             discard_stale_locks(repository, tell)
         else:
             with ref_names.write_lock(repository, _PATIENCE) as is_locked:
@@ -167,7 +174,9 @@ def clear_stale_locks(repository: Repository, tell: Callable[[str], None], block
 def discard_stale_locks(repository: Repository, tell: Callable[[str], object]) -> None:
     """Delete and report stale locks of refs; the caller must hold `write_lock`."""
     locks = leftovers.find_stale_locks(repository, list_locks(repository))
-    if paths := sorted(path for path, stat in locks.items() if leftovers.discard(path, stat)):
+    if paths := sorted(
+        path for path, stat in locks.items() if leftovers.delete_if_unchanged(path, stat)
+    ):
         tell(f"removed {join_first(paths, 1)}: left behind by a killed git")
 
 

@@ -31,7 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeAlias, TypeVar
 
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
 
     _T = TypeVar("_T")
     Take: TypeAlias = Callable[[Iterable[tuple[Any, ...]]], Any]
@@ -169,7 +169,7 @@ class Index:
     def __init__(
         self,
         repository: Repository,
-        objects: Objects,
+        objects: ObjectDatabase,
         refs: Refs,
         progress: Notify = lambda _: None,
     ) -> None:
@@ -261,7 +261,7 @@ class Index:
                 return update_and_select(self._open_in_memory(error))
 
     def _update_to_refs(self, connection: Connection) -> None:
-        refs_state = refs_stat.read_state(self._repository, _DIRECTORY)
+        refs_state = refs_stat.read_refs_state(self._repository, _DIRECTORY)
         connection.execute("BEGIN")
         old_meta = _read_meta(connection)
         refs_marks = (refs_state.packed, refs_state.loose)
@@ -269,9 +269,9 @@ class Index:
             connection.rollback()
             self._update_from_listing(connection, refs_state)
 
-    def _update_from_listing(self, connection: Connection, state: refs_stat.State) -> None:
+    def _update_from_listing(self, connection: Connection, state: refs_stat.RefsState) -> None:
         # `state` was read before the listing: the next query detects a change during the listing.
-        listing = self._refs.list(_DIRECTORY, fields="%(objectname) %(refname)")
+        listing = self._refs.list_refs(_DIRECTORY, fields="%(objectname) %(refname)")
         listing_digest = hashlib.blake2b(listing).hexdigest()
         connection.execute("BEGIN IMMEDIATE")
         if _read_meta(connection).get("digest") != listing_digest:
@@ -299,7 +299,9 @@ class Index:
         if count:
             self._progress("")
 
-    def _record_state(self, connection: Connection, state: refs_stat.State, digest: str) -> None:
+    def _record_state(
+        self, connection: Connection, state: refs_stat.RefsState, digest: str
+    ) -> None:
         connection.execute("DELETE FROM meta")
         # A missing object may reappear, so the next query must read it again.
         if connection.execute("SELECT 1 FROM problem WHERE may_pass").fetchone() is None:

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable, Collection
 
 from gitckpt.git.objects.encoding import object_id
-from gitckpt.git.refs import RefMoved, Refs, Update
+from gitckpt.git.refs import RefMoved, Refs, RefUpdate
 from gitckpt.model import ids, toml
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.errors import InvalidCheckpoint, RunExists, UsageError
@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
 
     Exists: TypeAlias = Callable[[str], bool]  # whether a run exists
 
@@ -63,7 +63,7 @@ def _parse_run(content: tuple[str, bytes] | None, ref: str) -> str:
 
 class KeyClaim:
     def __init__(
-        self, key: str, refs: Refs, objects: Objects, object_format: str, exists: Exists
+        self, key: str, refs: Refs, objects: ObjectDatabase, object_format: str, exists: Exists
     ) -> None:
         self._key, self._ref = key, name_ref(key)
         self._refs, self._objects, self._format = refs, objects, object_format
@@ -71,7 +71,7 @@ class KeyClaim:
 
     def read(self) -> tuple[str, str] | None:
         """Return the key's run, even if it is removed, and the oid of the key's document."""
-        oid = self._refs.read(self._ref)
+        oid = self._refs.read_ref(self._ref)
         return None if oid is None else (parse_run(next(self._objects.read([oid])), self._ref), oid)
 
     def run(self) -> str | None:
@@ -83,7 +83,7 @@ class KeyClaim:
             problem = f"the run with the key {self._key!r} exists: {run}"
             raise RunExists(problem, run, hint=f"continue that run: git ckpt resume {run}")
 
-    def updates(self, run: str) -> list[Update]:
+    def updates(self, run: str) -> list[RefUpdate]:
         # In the transaction that starts the run: a kill never leaves a run without its key.
         self.require_free()
         stored = self.read()
@@ -91,30 +91,34 @@ class KeyClaim:
         self._objects.write([("blob", key_document)])
         new_oid = object_id("blob", key_document, self._format)
         if stored is None:
-            return [Update(self._ref, new_oid, "")]
+            return [RefUpdate(self._ref, new_oid, "")]
         # If another process is starting that run, this update waits for the head, then fails.
-        absence_checks = [Update(ref_names.RUNS + stored[0], "", "")] if stored[0] != run else []
-        return [*absence_checks, Update(self._ref, new_oid, stored[1])]
+        absence_checks = [RefUpdate(ref_names.RUNS + stored[0], "", "")] if stored[0] != run else []
+        return [*absence_checks, RefUpdate(self._ref, new_oid, stored[1])]
 
 
-def list_deletions(refs: Refs, objects: Objects, runs: Collection[str]) -> list[Update]:
+def list_deletions(refs: Refs, objects: ObjectDatabase, runs: Collection[str]) -> list[RefUpdate]:
     key_rows = _list_keys(refs, objects) if runs else []
-    return [Update(ref, "", oid) for ref, oid, run in key_rows if run in runs]
+    return [RefUpdate(ref, "", oid) for ref, oid, run in key_rows if run in runs]
 
 
-def delete_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[str]]) -> None:
+def delete_orphans(
+    refs: Refs, objects: ObjectDatabase, runs: Callable[[], Collection[str]]
+) -> None:
     key_rows = _list_keys(refs, objects)
     existing_runs = set(runs()) if key_rows else set()
     for ref, oid, run in key_rows:
         if run is not None and run not in existing_runs:
             try:
-                refs.update([Update(ref_names.RUNS + run, "", ""), Update(ref, "", oid)])
+                refs.apply_updates(
+                    [RefUpdate(ref_names.RUNS + run, "", ""), RefUpdate(ref, "", oid)]
+                )
             except RefMoved:
                 continue  # the run, or another one with the key, was just started
 
 
-def _list_keys(refs: Refs, objects: Objects) -> list[tuple[str, str, str | None]]:
-    refs_of_keys = list(refs.iterate(ref_names.KEYS))
+def _list_keys(refs: Refs, objects: ObjectDatabase) -> list[tuple[str, str, str | None]]:
+    refs_of_keys = list(refs.iterate_refs(ref_names.KEYS))
     key_rows: list[tuple[str, str, str | None]] = []
     documents = objects.read([oid for _, oid in refs_of_keys])
     for (ref, oid), document in zip(refs_of_keys, documents, strict=True):

@@ -9,7 +9,7 @@ from functools import partial
 
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
-from gitckpt.git.refs import LockHeld, RefMoved, Update
+from gitckpt.git.refs import LockHeld, RefMoved, RefUpdate
 from gitckpt.model import document, note
 from gitckpt.model.errors import BusyError, NotFoundError
 from gitckpt.model.values import dataclass, field
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import Any, Protocol, TypeAlias
 
-    from gitckpt.git.objects.writer import Item, Objects
+    from gitckpt.git.objects.writer import Item, ObjectDatabase
     from gitckpt.git.refs import Refs
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Progress
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
         drives: bool  # whether the writer is the driver, not a process that the driver started
 
-        def update(self) -> Update:
+        def update(self) -> RefUpdate:
             """Return a ref update that makes the transaction fail if the lease is lost."""
 
         def check(self) -> None:
@@ -94,13 +94,13 @@ class Proposal:
             self.state.update((key, carried[key]) for key in self.keeps if key in carried)
         return document.render(self.fields, carried if self.state is None else self.state)
 
-    def list_guard_updates(self) -> list[Update]:
+    def list_guard_updates(self) -> list[RefUpdate]:
         updates = [self.guard.update()] if self.guard is not None else []
         return updates + (self.claim.updates(self.fields["run"]) if self.claim else [])
 
 
 class Recorder:
-    def __init__(self, repository: Repository, objects: Objects, refs: Refs) -> None:
+    def __init__(self, repository: Repository, objects: ObjectDatabase, refs: Refs) -> None:
         self._repository, self._objects, self._refs = repository, objects, refs
         self._newest: dict[str, tuple[str, dict[str, Any]]] = {}
         self._mutex = RLock()  # guards the cached values
@@ -149,7 +149,7 @@ class Recorder:
         if (run := proposal.fields.get("run")) is None or proposal.starts_run:
             return "", None, {}
         ref = ref_names.RUNS + run
-        if (head_oid := self._refs.read(ref)) is None:
+        if (head_oid := self._refs.read_ref(ref)) is None:
             raise NotFoundError(f"no run {run}", hint="list the runs: git ckpt runs")
         last_oid, newest_fields = self._newest.get(run, ("", {}))
         newest_state: dict[str, Any] = {}
@@ -210,21 +210,23 @@ class Recorder:
         if self._find_missing(updates):
             self._objects.write(objects)
         if keep is not None:
-            keep.delete_parent_refs(self._refs.update)
+            keep.delete_parent_refs(self._refs.apply_updates)
         return documents[-1][1]
 
-    def _find_missing(self, updates: Sequence[Update]) -> list[str]:
+    def _find_missing(self, updates: Sequence[RefUpdate]) -> list[str]:
         # `git gc --prune=now` may delete objects before refs point to them.
         new_oids = [update.new for update in updates if update.new]
         return [oid for oid in new_oids if self._repository.cat_file.info(oid) is None]
 
-    def _apply(self, updates: list[Update], keep: commit_refs.KeepRef | None, flush: Flush) -> None:
+    def _apply(
+        self, updates: list[RefUpdate], keep: commit_refs.KeepRef | None, flush: Flush
+    ) -> None:
         try:
-            self._refs.update(updates, flush)
+            self._refs.apply_updates(updates, flush)
         except (LockHeld, GitError) as error:
             if keep is None or keep.update not in updates:
                 raise
             if not commit_refs.is_blocked(keep.update.ref, error):
                 raise
             updates.remove(keep.update)  # maintenance creates the ref later
-            self._refs.update(updates, flush)
+            self._refs.apply_updates(updates, flush)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.git.lock import Lock
+from gitckpt.git.lock import FileLock
 from gitckpt.git.objects.encoding import OVERSIZED
-from gitckpt.git.refs import Update
+from gitckpt.git.refs import RefUpdate
 from gitckpt.model import ids
 from gitckpt.model.note import format_link
 from gitckpt.model.values import dataclass
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from gitckpt.git.objects.writer import Item, Items, Objects
+    from gitckpt.git.objects.writer import Item, Items, ObjectDatabase
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.records.entry import CheckpointInfo
@@ -61,10 +61,10 @@ FILES_LOCK = "files.{}.lock"  # held while files are restored into the worktree 
 PATIENCE = 10.0
 
 
-def write_lock(repository: Repository, patience: float | None = None) -> Lock:
+def write_lock(repository: Repository, patience: float | None = None) -> FileLock:
     """Return the lock of all writers of gitckpt's refs; `patience` is in seconds."""
     path = os.path.join(repository.make_private_dir(), WRITE_LOCK)
-    return Lock(path, PATIENCE if patience is None else patience)
+    return FileLock(path, PATIENCE if patience is None else patience)
 
 
 def make_link_lines(entries: Iterable[CheckpointInfo]) -> dict[str, list[str]]:
@@ -86,8 +86,8 @@ def is_foreign(ref: str) -> bool:
 
 
 def plan_refs(
-    documents: Sequence[tuple[dict[str, Any], str]], head: str, keep: Update | None
-) -> list[Update]:
+    documents: Sequence[tuple[dict[str, Any], str]], head: str, keep: RefUpdate | None
+) -> list[RefUpdate]:
     """Return the updates that create the refs of checkpoints, in the order to apply.
 
     `documents` has the keys and oid of each document; `head` is the old oid of the run's head.
@@ -97,24 +97,24 @@ def plan_refs(
         worktree, import_ = fields.get("worktree") or {}, fields.get("imported") or {}
         oids = (worktree.get("tree"), worktree.get("operation_commit"), import_.get("original"))
         pairs = zip(OBJECTS, oids, strict=True)
-        updates += [Update(namespace + fields["id"], oid, "") for namespace, oid in pairs if oid]
+        updates += [RefUpdate(namespace + fields["id"], oid, "") for namespace, oid in pairs if oid]
     if keep is not None:
         updates.append(keep)
-    updates += [Update(CHECKPOINTS + fields["id"], blob, "") for fields, blob in documents]
+    updates += [RefUpdate(CHECKPOINTS + fields["id"], blob, "") for fields, blob in documents]
     fields, blob = documents[-1]
     if fields.get("run"):
-        updates.append(Update(RUNS + fields["run"], blob, head))
+        updates.append(RefUpdate(RUNS + fields["run"], blob, head))
     return updates
 
 
-def read_documents(repository: Repository, objects: Objects, oids: Sequence[str]) -> Items:
+def read_documents(repository: Repository, objects: ObjectDatabase, oids: Sequence[str]) -> Items:
     """Yield a (kind, content) pair for each object, or None if the object is missing."""
     from gitckpt.model import budget
 
     if len(oids) < _MANY:
         yield from objects.read(oids)
         return
-    contents = repository.cat_file.contents(oids, budget.DOCUMENT.size)
+    contents = repository.cat_file.read_contents(oids, budget.DOCUMENT.size)
     for oid, content in zip(oids, contents, strict=True):
         if content is not None and content[1] == OVERSIZED:
             yield from objects.read([oid])

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from gitckpt.git.files import private_dirs
-from gitckpt.git.refs import LockHeld, RefMoved, Refs, Update
+from gitckpt.git.refs import LockHeld, RefMoved, Refs, RefUpdate
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import CkptError
 from gitckpt.model.ids import is_id
@@ -21,7 +21,7 @@ from gitckpt.store.records.index import Index
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
 
     Names = Collection[str]  # of checkpoints or runs
     Oids = Mapping[str, str]  # by the id of a checkpoint
@@ -37,14 +37,18 @@ _JOURNAL = "removing"
 def read_interrupted_removals(repository: Repository) -> set[str]:
     path = os.path.join(repository.private_dir, _JOURNAL)
     try:
-        with open(path, encoding="ascii", errors="replace", opener=private_dirs.create) as file:
+        with open(
+            path, encoding="ascii", errors="replace", opener=private_dirs.open_private_file
+        ) as file:
             return set(filter(is_id, file.read().splitlines()))
     except OSError:
         return set()  # the object refs are deleted once they are old
 
 
 class Remover:
-    def __init__(self, repository: Repository, objects: Objects, refs: Refs, index: Index) -> None:
+    def __init__(
+        self, repository: Repository, objects: ObjectDatabase, refs: Refs, index: Index
+    ) -> None:
         self._repository = repository
         self._journal = os.path.join(repository.make_private_dir(), _JOURNAL)
         self._objects, self._refs, self._index = objects, refs, index
@@ -84,14 +88,14 @@ class Remover:
         first = {name: oid for name, oid in checkpoints.items() if name not in last} if last else {}
         if first and len(first) < len(checkpoints):
             early_heads = self._plan_heads(first, runs)  # heads that lag behind
-            self._refs.update([*early_heads, *_list_deletions(first)])
+            self._refs.apply_updates([*early_heads, *_list_deletions(first)])
             checkpoints = {name: oid for name, oid in checkpoints.items() if name in last}
             new_heads = self._plan_heads(checkpoints, runs) if early_heads else new_heads
         ended_runs = {head.ref.removeprefix(ref_names.RUNS) for head in new_heads if not head.new}
         keys_of_ended = keys.list_deletions(self._refs, self._objects, ended_runs)
         updates = [*new_heads, *_list_deletions(checkpoints), *keys_of_ended]
         if updates:
-            self._refs.update(updates)
+            self._refs.apply_updates(updates)
         for run in ended_runs:
             local_checkpoints.forget_run(self._repository, run)
 
@@ -114,25 +118,27 @@ class Remover:
     def _delete_object_refs(self, refs: Mapping[str, Oids], ids: Names) -> None:
         removed_ids = set(ids) - refs[ref_names.CHECKPOINTS].keys()  # existing ones need refs
         updates = [
-            Update(namespace + name, "", oid)
+            RefUpdate(namespace + name, "", oid)
             for namespace in reversed(ref_names.OBJECTS)
             for name, oid in refs[namespace].items()
             if name in removed_ids
         ]
         if updates:
-            self._refs.update(updates)
+            self._refs.apply_updates(updates)
 
     def update_keep_refs(self) -> None:
         self.finish_removals()
         with ref_names.write_lock(self._repository):
-            commit_refs.update_refs(self._repository, self._refs.update, self._list_commits)
+            commit_refs.update_refs(self._repository, self._refs.apply_updates, self._list_commits)
 
     def _record_removal(self, ids: Names) -> None:
         journal_lines = "".join(f"{name}\n" for name in ids)
         # On a full disk this fails, and the removal is needed all the more.
         with (
             contextlib.suppress(OSError),
-            open(self._journal, "a", encoding="ascii", opener=private_dirs.create) as file,
+            open(
+                self._journal, "a", encoding="ascii", opener=private_dirs.open_private_file
+            ) as file,
         ):
             file.write(journal_lines)
 
@@ -142,7 +148,7 @@ class Remover:
         if len(names) < _LIST_ALL_FROM:
             patterns = [namespace + name for namespace in namespaces for name in names]
         refs: dict[str, dict[str, str]] = {namespace: {} for namespace in namespaces}
-        for ref, oid in self._refs.iterate(*patterns) if names else ():
+        for ref, oid in self._refs.iterate_refs(*patterns) if names else ():
             namespace, _, name = ref.rpartition("/")
             # Foreign refs in deeper namespaces may end in the same name.
             if name in names and f"{namespace}/" in refs:
@@ -165,14 +171,14 @@ class Remover:
         except CkptError:
             return ()
 
-    def _plan_heads(self, removed: Oids, runs: Names | None) -> list[Update]:
+    def _plan_heads(self, removed: Oids, runs: Names | None) -> list[RefUpdate]:
         updates = []
         if runs is None:
             entries = self._select(Query(ids=list(removed)))
             runs = {entry.run for entry in entries if entry.run}
             if len(entries) < len(removed):  # only the head names the run of an unreadable document
                 oids = set(removed.values())
-                run_heads = self._refs.iterate(ref_names.RUNS)
+                run_heads = self._refs.iterate_refs(ref_names.RUNS)
                 runs |= {ref.removeprefix(ref_names.RUNS) for ref, oid in run_heads if oid in oids}
         newest_oids: dict[str, str] = {}
         for entry in self._select(Query(runs=sorted(runs))) if runs else ():
@@ -180,10 +186,10 @@ class Remover:
                 newest_oids.setdefault(entry.run, entry.oid)
         for run in sorted(runs):
             ref = ref_names.RUNS + run
-            if (old_oid := self._refs.read(ref)) is not None and old_oid in removed.values():
-                updates.append(Update(ref, newest_oids.get(run, ""), old_oid))
+            if (old_oid := self._refs.read_ref(ref)) is not None and old_oid in removed.values():
+                updates.append(RefUpdate(ref, newest_oids.get(run, ""), old_oid))
         return updates
 
 
-def _list_deletions(checkpoints: Oids) -> list[Update]:
-    return [Update(ref_names.CHECKPOINTS + name, "", oid) for name, oid in checkpoints.items()]
+def _list_deletions(checkpoints: Oids) -> list[RefUpdate]:
+    return [RefUpdate(ref_names.CHECKPOINTS + name, "", oid) for name, oid in checkpoints.items()]

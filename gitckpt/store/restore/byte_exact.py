@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git.contents import attributes, conversion, exact_files
 from gitckpt.git.contents.attributes import ConversionSettings
-from gitckpt.git.objects.diff import Difference
+from gitckpt.git.objects.diff import PathDifference
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.index import PrivateIndex
@@ -49,7 +49,7 @@ def plan(
     repository: Repository,
     current: Contents,
     target: Contents,
-    differing: Iterable[Difference],
+    differing: Iterable[PathDifference],
     is_within: Callable[[bytes], bool],
 ) -> ExactFiles:
     """Plan which files gitckpt writes or checks; git writes the files in `differing`."""
@@ -60,10 +60,12 @@ def plan(
         exactness.touched = touched.keys()
     unhashed_paths = target_oids.keys() - current_oids.keys() - touched.keys()
     current_oids |= _hash_files(repository, list(filter(is_within, unhashed_paths)))
-    line_ends = attributes.line_end_options(target.conversion)
+    line_ends = attributes.make_line_end_options(target.conversion)
     has_attributes = attributes.have_same_attributes(target.conversion, current.conversion)
     exactness.is_unsure = target.is_of_commit or not has_attributes
-    if not target.is_of_commit and line_ends != attributes.line_end_options(current.conversion):
+    if not target.is_of_commit and line_ends != attributes.make_line_end_options(
+        current.conversion
+    ):
         exactness.line_ends = line_ends
         written_paths = {path for path, is_written in touched.items() if is_written}
         exactness.to_write = written_paths - target_oids.keys()
@@ -140,7 +142,7 @@ def write_exact_bytes(index: PrivateIndex, planned: ExactFiles) -> None:
     for start in range(0, len(paths), _AT_ONCE):
         batch, texts = paths[start : start + _AT_ONCE], set[bytes]()
         if planned.line_ends or planned.is_unsure:  # git converts only the line ends of these files
-            treatments = attributes.find_treatments(index, planned.configured, batch).items()
+            treatments = attributes.find_conversions(index, planned.configured, batch).items()
             texts = {path for path, kind in treatments if kind.is_text and not kind.is_rewritten}
         binary = [path for path in batch if path not in texts and path not in planned.to_write]
         contents = _convert_by_git(index, planned, binary)
@@ -156,9 +158,9 @@ def write_exact_bytes(index: PrivateIndex, planned: ExactFiles) -> None:
             if not is_same:
                 exact_files.replace_file(index.repository, path, content)
                 rewritten_paths.add(path)
-    exact_files.restore_raw(index.repository, planned.raw)
+    exact_files.restore_raw_bytes(index.repository, planned.raw)
     planned.rewritten = rewritten_paths | planned.raw.keys()
-    exact_files.refresh_entries(index, planned.rewritten)
+    exact_files.refresh_index_entries(index, planned.rewritten)
 
 
 def _convert_by_git(
@@ -174,6 +176,6 @@ def _find_converted(index: PrivateIndex, planned: ExactFiles) -> set[bytes]:
     # Converted files, except the ones that the restore writes, deletes or found unchanged.
     excluded = {*planned.raw, *planned.unchanged, *(planned.touched or ())}
     paths = [path for path in planned.blobs if path not in excluded and planned.is_within(path)]
-    treatments = attributes.find_treatments(index, planned.configured, paths).items()
+    treatments = attributes.find_conversions(index, planned.configured, paths).items()
     conversions = (entry for entry in treatments if entry[1].is_rewritten or entry[1].is_text)
     return {path for path, treatment in conversions if not treatment.is_required}

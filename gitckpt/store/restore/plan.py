@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git.contents import attributes, exact_files
 from gitckpt.git.objects import diff
-from gitckpt.git.objects.diff import Difference, list_paths
-from gitckpt.git.objects.encoding import oid_length, stays_within
+from gitckpt.git.objects.diff import PathDifference, list_paths
+from gitckpt.git.objects.encoding import has_no_dotdot, oid_length
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import index as ignore
 from gitckpt.model.arguments import join_first
@@ -50,11 +50,13 @@ class PathChange:
 class Plan:
     """The planned changes of a restore to files, directories and the index."""
 
-    files: list[Difference] = field(default_factory=list)  # to write or delete
+    files: list[PathDifference] = field(default_factory=list)  # to write or delete
     is_whole: bool = True  # whether all files equal the snapshot after the restore
     # Whether the tree has a file and a directory of the same name; git makes no such tree.
     is_contradictory: bool = False
-    submodules: list[Difference] = field(default_factory=list)  # at another commit than captured
+    submodules: list[PathDifference] = field(
+        default_factory=list
+    )  # at another commit than captured
     exactness: ExactFiles = field(default_factory=ExactFiles)
     changes: list[PathChange] = field(default_factory=list)
     in_the_way: list[bytes] = field(default_factory=list)  # blocking files in no checkpoint
@@ -126,7 +128,7 @@ def decode_if_utf8(path: bytes) -> str | bytes:
         return path
 
 
-def paths_in(changes: Iterable[Difference], only: str = "AMTD") -> set[bytes]:
+def paths_in(changes: Iterable[PathDifference], only: str = "AMTD") -> set[bytes]:
     return {change.path for change in changes if change.status in only}
 
 
@@ -217,18 +219,20 @@ class Planner:
         plan.skipped = self._find_fileless()
         differences = self._find_differences(self._current.files, self._target.files)
         # Trees may have been fetched; git refuses other bad paths.
-        if unsafe_paths := [change.path for change in differences if not stays_within(change.path)]:
+        if unsafe_paths := [
+            change.path for change in differences if not has_no_dotdot(change.path)
+        ]:
             message = f"a file of the checkpoint has an unsafe path: {unsafe_paths[0]!r}"
             raise WorktreeError(message, hint="look at it: git fsck")
         kept_paths = self._find_uncapturable(differences) - set(fileless) - set(undone)
         if self._target.sparse in (None, self._current.sparse):
             # Files that the worktree has and the snapshot only lists as skip-worktree entries.
-            safe_paths = filter(stays_within, self._target.absent_paths)
+            safe_paths = filter(has_no_dotdot, self._target.absent_paths)
             paths = {path for path in safe_paths if self._is_selected(path) and self._is_file(path)}
             plan.absent = paths & list_paths(self._repository, self._current.files, paths)
         zeros = "0" * len(self._current.files)
         absent_entry = (b"100644", b"000000", zeros, zeros)
-        plan.files += [Difference("D", path, *absent_entry) for path in sorted(plan.absent)]
+        plan.files += [PathDifference("D", path, *absent_entry) for path in sorted(plan.absent)]
         for change in differences:
             path = change.path
             if change.is_submodule:
@@ -245,10 +249,10 @@ class Planner:
             not written_paths.isdisjoint(_list_parents(path)) for path in written_paths
         )
 
-    def _find_differences(self, old_tree: str, tree: str) -> list[Difference]:
+    def _find_differences(self, old_tree: str, tree: str) -> list[PathDifference]:
         return diff.diff_trees(self._repository, old_tree, tree, self._paths)
 
-    def _find_uncapturable(self, differing: list[Difference]) -> set[bytes]:
+    def _find_uncapturable(self, differing: list[PathDifference]) -> set[bytes]:
         """Return untracked files to keep because the snapshot could not capture them.
 
         Either the snapshot has no untracked files at all, or its ignore rules exclude these files.
@@ -267,11 +271,11 @@ class Planner:
         if target.is_of_commit:
             self.plan.unknown = unlisted_paths
             return set(unlisted_paths)
-        rule_oids = ignore.list_rules(self._repository, current.files)
+        rule_oids = ignore.list_gitignore_files(self._repository, current.files)
         rule_oids = {path: oid for path, oid in rule_oids.items() if not self._is_selected(path)}
-        new_rules = ignore.list_rules(self._repository, target.files)
+        new_rules = ignore.list_gitignore_files(self._repository, target.files)
         rule_oids |= {path: oid for path, oid in new_rules.items() if self._is_selected(path)}
-        return ignore.find_ignored(self._repository, rule_oids, unlisted_paths)
+        return ignore.find_ignored_paths(self._repository, rule_oids, unlisted_paths)
 
     def _find_unmerged_paths(self, contents: Contents) -> set[bytes]:
         # `git write-tree` omits entries in conflict and entries added with intent-to-add.
@@ -298,7 +302,10 @@ class Planner:
         deleted_paths = paths_in(plan.files, "D").intersection(fileless) - set(plan.absent)
         self._plan_flags(paths_in(staged) | unmerged_paths, deleted_paths)
         null_oid = b"0" * 2 * oid_length(self._repository.object_format)
-        lines, deleted_entries = {entry.path: entry.line for entry in staged}, paths_in(staged, "D")
+        lines, deleted_entries = (
+            {entry.path: entry.index_info_line for entry in staged},
+            paths_in(staged, "D"),
+        )
         self._restaged = {*lines, *unmerged_paths}.union(*plan.flags.get(INTENT, ()))
         for path in sorted(self._restaged):
             plan.index_lines.append(b"0 %s 0\t%s" % (null_oid, path))
@@ -395,10 +402,10 @@ class Planner:
         plan.directories = list(filter(self._is_selected, target.directories))
         plan.modes = {path: mode for path, mode in target.modes.items() if self._is_selected(path)}
         touched = paths_in(plan.files)
-        wider_modes = exact_files.wider_modes(top, plan.modes)
+        wider_modes = exact_files.find_wider_modes(top, plan.modes)
         narrowed_modes = {path: mode for path, mode in wider_modes.items() if path not in touched}
         changed_paths = set(narrowed_modes)
-        directories = exact_files.add_parents(plan.directories)
+        directories = exact_files.add_parent_directories(plan.directories)
         blocked_paths = sorted(directories - paths_in(plan.files, "D"))
         plan.obstacles += filter(self._is_no_directory, blocked_paths)
         existing = (path for path in dict.fromkeys(removable) if os.path.isdir(self._resolve(path)))

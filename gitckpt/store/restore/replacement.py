@@ -14,8 +14,8 @@ from gitckpt.git.command import encode_paths
 from gitckpt.git.contents import attributes, exact_files, unfiltered
 from gitckpt.git.contents.unfiltered import FilesByPath
 from gitckpt.git.objects import diff
-from gitckpt.git.objects.diff import Difference, list_paths
-from gitckpt.git.objects.encoding import empty_tree
+from gitckpt.git.objects.diff import PathDifference, list_paths
+from gitckpt.git.objects.encoding import empty_tree_oid
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import modules
@@ -56,7 +56,7 @@ def _remove_absent(index: PrivateIndex, paths: Collection[bytes]) -> list[bytes]
     """Remove the entries of missing files from `index`; return the existing files."""
     top = os.fsencode(index.repository.worktree or "")
     existing_paths = [path for path in paths if is_file(top, path)]
-    index.update("--force-remove", sorted(set(paths).difference(existing_paths)))
+    index.update_paths("--force-remove", sorted(set(paths).difference(existing_paths)))
     return existing_paths
 
 
@@ -68,7 +68,7 @@ def list_special(
     A restore must not overwrite them; a capture takes the file of such a path from the index.
     """
     top, special_paths = os.fsencode(repository.worktree or ""), []
-    for path in (modules.unquote(entry.path) for entry in omitted):
+    for path in (modules.unquote_path(entry.path) for entry in omitted):
         with contextlib.suppress(OSError):
             file_type = stat.S_IFMT(os.lstat(os.path.join(top, path)).st_mode)
             if file_type not in _ORDINARY and is_within(path, paths):
@@ -85,12 +85,12 @@ def remove_entries(index: PrivateIndex, absent: Collection[bytes], tree: str) ->
     """
     rule_paths = [path for path in absent if os.path.basename(path) == attributes.FILE]
     postponed_paths = set(rule_paths) - list_paths(index.repository, tree, rule_paths)
-    index.update("--force-remove", sorted(set(absent) - postponed_paths))
+    index.update_paths("--force-remove", sorted(set(absent) - postponed_paths))
     if not postponed_paths:
         return index.write_tree()
     with PrivateIndex(index.repository) as scratch_index:
-        scratch_index.copy_from(index.path)
-        scratch_index.update("--force-remove", sorted(postponed_paths))
+        scratch_index.copy_index_from(index.path)
+        scratch_index.update_paths("--force-remove", sorted(postponed_paths))
         return scratch_index.write_tree()
 
 
@@ -107,14 +107,14 @@ def delete_unconvertible(index: PrivateIndex, files: Mapping[bytes, str]) -> Non
             join_first([os.fsdecode(path) for path in changed_paths])
         )
     for path in files:
-        parent_directory = exact_files.open_parent(repository, path)
+        parent_directory = exact_files.open_parent_directory(repository, path)
         with contextlib.suppress(FileNotFoundError), parent_directory as (fd, name):
             os.unlink(name, dir_fd=fd)
-    index.update("--force-remove", sorted(files))
+    index.update_paths("--force-remove", sorted(files))
 
 
 def replace_files(
-    index: PrivateIndex, files: Sequence[Difference], old_tree: str, expected: str
+    index: PrivateIndex, files: Sequence[PathDifference], old_tree: str, expected: str
 ) -> list[bytes]:
     """Let git replace the current files (tree `old_tree`) by files of tree `expected`.
 
@@ -130,15 +130,17 @@ def replace_files(
         except GitError as error:
             if not is_out_of_date(error):
                 raise
-            index.refresh()  # a file with a new timestamp may have the same content
+            index.refresh_stat_data()  # a file with a new timestamp may have the same content
             index.git(*options, *command)
 
     new_oids = {change.path: change.new for change in files if change.status != "D"}
     changed_paths = [change.path for change in files]
     relist = functools.partial(_relist_files, index, changed_paths, old_tree, expected)
-    filtered, failing_files = unfiltered.write(index.repository, lambda: new_oids, attempt, relist)
+    filtered, failing_files = unfiltered.write_files_despite_filters(
+        index.repository, lambda: new_oids, attempt, relist
+    )
     if filtered:
-        unfiltered.update_index(index, filtered, failing_files)
+        unfiltered.stage_files(index, filtered, failing_files)
     return sorted(failing_files)
 
 
@@ -149,7 +151,7 @@ def find_unfiltered(
     recorded_files = unfiltered.load_record(repository)
     if not recorded_files:
         return {}
-    entries = diff.diff_trees(repository, empty_tree(repository.object_format), tree, paths)
+    entries = diff.diff_trees(repository, empty_tree_oid(repository.object_format), tree, paths)
     files = {entry.path: entry.new for entry in entries if entry.path not in touched}
     return {path: state for path, state in recorded_files.items() if files.get(path) == state[0]}
 
@@ -157,7 +159,7 @@ def find_unfiltered(
 def run_pending_filters(repository: Repository, pending: FilesByPath) -> list[bytes]:
     """Run filters that failed in an earlier restore; return files that fail again."""
     try:
-        return unfiltered.complete_and_stage(repository, pending) if pending else []
+        return unfiltered.filter_again_and_stage(repository, pending) if pending else []
     except GitError as error:
         message = f"git could not write every file: {error.message}"
         raise WorktreeError(message, hint="run the command again") from None
@@ -194,4 +196,6 @@ def _add_entries(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> 
     filtered_paths = unfiltered.select_filtered(index.repository, oids, failing_filter_names)
     data = encode_paths(path for path in paths if path not in filtered_paths)
     index.git(*disable_filters(failing_filter_names), *_ADD, data=data)
-    unfiltered.add_unfiltered(index, unfiltered.select_unfiltered(index.repository, filtered_paths))
+    unfiltered.add_unfiltered_to_index(
+        index, unfiltered.select_unfiltered(index.repository, filtered_paths)
+    )

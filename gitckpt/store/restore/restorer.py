@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from gitckpt.git import graph
 from gitckpt.git.contents import attributes, exact_files, unfiltered
 from gitckpt.git.objects import diff
-from gitckpt.git.objects.encoding import stays_within
+from gitckpt.git.objects.encoding import has_no_dotdot
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import modules, operation
@@ -168,7 +168,11 @@ def _restore_submodule(
     sentences = list(attempt.submodules.failures)
     remarks = [text for text in result.remarks if text.removeprefix(_OF_SUBMODULE) not in sentences]
     sentences += [kept_failure(result.kept).message] if result.kept else []
-    sentences += [unfiltered.failure(result.unfiltered, "").message] if result.unfiltered else []
+    sentences += (
+        [unfiltered.unfiltered_files_error(result.unfiltered, "").message]
+        if result.unfiltered
+        else []
+    )
     advice = attempt.submodules.advice
     return SubmoduleRestoreResult(result.changes, remarks, attempt.is_due, sentences, advice)
 
@@ -194,7 +198,7 @@ class _Restore:
         self._paths, self._undone_files = list(paths), undone_files
         self._undone = {} if step == undoing.RESTORE else checkpoint.state
         self._restores_index, self._step = index or not paths, step
-        self._head, self._branch = store.objects.head()
+        self._head, self._branch = store.objects.read_head()
         self._omitted_remarks = _list_omitted(repository, checkpoint, self._paths)
         _require_source(repository, checkpoint)
         checkpoint, self._commit_remark = manifest.with_commit(repository, checkpoint, self._head)
@@ -222,7 +226,7 @@ class _Restore:
         self._rebased: str | None = None
         if not operation.moves_no_branch(repository, state_files):
             self._rebased = operation.find_rebased_branch(state_files)
-            state_files = operation.detach(repository, state_files)
+            state_files = operation.detach_operation(repository, state_files)
         self._target.operation = state_files
         self._brings_operation = same_head and not self._paths and not self._would_move
 
@@ -250,10 +254,10 @@ class _Restore:
                 return self._report(plan, None, failing_files, head_remarks if self.is_due else [])
             replacement.add_unlisted(index, self._captured)
             expected_tree = self._prepare(index, plan)
-            if self._objects.head()[0] != self._head:
+            if self._objects.read_head()[0] != self._head:
                 raise capture.head_moved_error()
             if not self._paths:
-                index.require_latest()
+                index.require_user_index_unchanged()
             if remarks := [*head_remarks, *self._list_remarks(plan)]:
                 announce(remarks)
             safety = self._record_safety(plan)
@@ -309,7 +313,7 @@ class _Restore:
         touched_paths = {change.path for change in plan.changes if change.kind != planning.STAGE}
         to_capture = [*plan.in_the_way, *sorted(touched_paths.intersection(self._captured.lossy))]
         if to_capture:  # the settings omit these files, but the safety checkpoint must hold them
-            index.copy_from(os.path.join(self._repository.git_dir, "index"))
+            index.copy_index_from(os.path.join(self._repository.git_dir, "index"))
             self._capture_current(index, to_capture)
             planner = self._make_planner()
             plan = planner.plan_changes(self._undone_files, index=self._restores_index)
@@ -337,8 +341,10 @@ class _Restore:
             message_start = f"git refuses the files of checkpoint {self._checkpoint.id}"
             try:
                 with PrivateIndex(self._repository) as scratch:
-                    scratch.copy_from(index.path)
-                    scratch.put([*(change.line for change in plan.files), *plan.attributes_gone])
+                    scratch.copy_index_from(index.path)
+                    scratch.put_entries(
+                        [*(change.index_info_line for change in plan.files), *plan.attributes_gone]
+                    )
                     tree = scratch.write_tree()
             except GitError as error:
                 raise WorktreeError(f"{message_start}: {error.message}") from None
@@ -350,14 +356,14 @@ class _Restore:
             ]:  # a tree can have paths that the index refuses
                 raise WorktreeError(f"{message_start}: {join_first(refused_changes)}")
         self._require_objects(plan)
-        if graph.find_promisor(self._repository):
-            graph.fetch_missing(self._repository, tree, self._captured.files)
+        if graph.find_promisor_remote(self._repository):
+            graph.fetch_missing_objects(self._repository, tree, self._captured.files)
         return tree
 
     def _require_objects(self, plan: Plan) -> None:
         if self._brings_operation:
-            operation.require_objects(self._repository, self._target.operation)
-        if graph.find_promisor(self._repository):
+            operation.require_ref_objects(self._repository, self._target.operation)
+        if graph.find_promisor_remote(self._repository):
             return  # git may fetch the blobs of files
         oids = {*plan.exactness.raw.items()}
         oids |= {(change.path, change.new) for change in plan.files if change.new.strip("0")}
@@ -403,35 +409,35 @@ class _Restore:
         configured = self._limits.git_settings(self._repository)
         byte_exact.require_unchanged(index, plan.exactness, configured, expected)
         if not self._paths:
-            index.require_latest()
+            index.require_user_index_unchanged()
         try:
             if skipped_paths:  # git writes no file whose entry is marked skip-worktree
-                index_paths = skipped_paths.intersection(path for path, *_ in index.entries())
-                index.update("--no-skip-worktree", sorted(index_paths))
+                index_paths = skipped_paths.intersection(path for path, *_ in index.list_entries())
+                index.update_paths("--no-skip-worktree", sorted(index_paths))
             raw_oids = self._captured.as_is.items()
             exact_oids = {path: oid for path, oid in raw_oids if path in changed_paths}
             replacement.delete_unconvertible(index, exact_oids)
             old_and_new_tree = self._current.files, expected
             failing_files = replacement.replace_files(index, plan.files, *old_and_new_tree)
             if plan.apply_modes(self._repository):
-                index.refresh()  # a new mode changes the ctime of a file
+                index.refresh_stat_data()  # a new mode changes the ctime of a file
         except GitError as error:
             if replacement.is_out_of_date(error):
                 raise byte_exact.file_changed_error(error.message) from None
             message = f"git could not write every file: {error.message}"
             raise WorktreeError(message, hint=self._revert_hint) from None
         byte_exact.write_exact_bytes(index, plan.exactness)
-        if unfiltered.uses_annex(self._repository):
+        if unfiltered.uses_git_annex(self._repository):
             files, outdated = manifest.regular_files(self._repository, expected), plan.outdated
-            unfiltered.populate_annexed(
+            unfiltered.populate_annexed_files(
                 index, {path: oid for path, oid in files.items() if path in outdated}
             )
         if failing_files:
-            unfiltered.forget_files(self._repository, raw_files)
+            unfiltered.forget_unfiltered_files(self._repository, raw_files)
         self._write_index(index, plan, expected)
         if self._changes_operation:
             operation.end_operation(self._repository)
-            operation.bring_back(self._repository, self._target.operation)
+            operation.restore_operation(self._repository, self._target.operation)
         return [path for path in failing_files if path not in raw_files]
 
     def _write_index(self, index: PrivateIndex, plan: Plan, expected: str) -> None:
@@ -442,22 +448,22 @@ class _Restore:
                 skipped_paths = sorted(plan.list_skipped_without_file(self._repository))
                 target = replace(target, flags={**target.flags, SKIPPED: skipped_paths})
             manifest.turn_into(index, target, self._checkpoint.git_sha, expected)
-            index.install()
+            index.replace_user_index()
             return
         # Even if no index entry is restored, git needs the stat data of converted files.
         has_conversions = not self._captured.is_as_stored or plan.exactness.touched is not None
         if not (self._restores_index or has_conversions):
             return
         with PrivateIndex(self._repository) as private_index:
-            private_index.put(plan.index_lines)
-            exact_files.refresh_entries(private_index, plan.outdated)
-            private_index.refresh()
+            private_index.put_entries(plan.index_lines)
+            exact_files.refresh_index_entries(private_index, plan.outdated)
+            private_index.refresh_stat_data()
             for flag, (paths_to_flag, paths_to_unflag) in plan.flags.items():
                 if flag == INTENT:
                     manifest.add_intent_entries(private_index, self._target, paths_to_flag)
                 else:
                     manifest.change_flag(private_index, flag, paths_to_flag, paths_to_unflag)
-            private_index.install()
+            private_index.replace_user_index()
 
     def _require_restored(self, plan: Plan, expected: str) -> None:
         for _ in range(_TRIES - 1):
@@ -478,7 +484,7 @@ class _Restore:
         command = ("diff-index", "--cached", "--no-renames", "--diff-filter=D", "--name-only", "-z")
         with PrivateIndex(self._repository) as index:
             untracked_paths = index.git(*command, expected).split(b"\0")[:-1]  # also ignored files
-            files_tree = self._capture(index, self._objects.head()[0], untracked_paths).files
+            files_tree = self._capture(index, self._objects.read_head()[0], untracked_paths).files
         missing_paths = plan.list_skipped_without_file(self._repository)
         top = os.fsencode(self._repository.worktree or "")
         changes = [
@@ -608,9 +614,9 @@ def _list_omitted(
     """Make a remark on paths that the checkpoint omits and the worktree lacks, if any."""
     top, missing_names = os.fsencode(repository.worktree or ""), []
     for entry in checkpoint.worktree.omitted if checkpoint.worktree is not None else ():
-        path = modules.unquote(entry.path).rstrip(b"/")
+        path = modules.unquote_path(entry.path).rstrip(b"/")
         is_run_file = checkpoint.run is not None and path.startswith(b"run/")  # not in the worktree
-        is_in_git_dir = path.split(b"/")[0] == b".git" or not stays_within(path)
+        is_in_git_dir = path.split(b"/")[0] == b".git" or not has_no_dotdot(path)
         if not is_run_file and not is_in_git_dir and is_within(path, paths):
             missing_names += [] if os.path.lexists(os.path.join(top, path)) else [entry.path]
     if not missing_names:

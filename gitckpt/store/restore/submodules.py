@@ -45,7 +45,7 @@ def _read_state(store: Checkpoints, repository: Repository, top: str) -> dict[st
     while not os.path.lexists(top):
         top, missing_count = os.path.dirname(top), missing_count + 1
     with store.seen_from(repository, "plumbing") as submodule_store:
-        head_commit, branch = submodule_store.objects.head()
+        head_commit, branch = submodule_store.objects.read_head()
     return {"head": head_commit, "branch": branch or "", "missing": missing_count}
 
 
@@ -63,7 +63,7 @@ class SubmoduleRemoval:
         self.remarks: list[str] = []
         recorded_states = undone.get(_KEY)
         recorded_items = recorded_states.items() if isinstance(recorded_states, dict) else ()
-        state_of = {modules.unquote(str(text)): state for text, state in recorded_items}
+        state_of = {modules.unquote_path(str(text)): state for text, state in recorded_items}
         paths = sorted(state_of.keys() - stay)
         self._states = {path: state_of[path] for path in paths if isinstance(state_of[path], dict)}
 
@@ -71,7 +71,7 @@ class SubmoduleRemoval:
         """List a change for each submodule that `apply` will remove."""
         changes = []
         for path in self._states:
-            if submodule := modules.open_checkout(self._store.repository, path):
+            if submodule := modules.open_submodule(self._store.repository, path):
                 submodule.close()
                 changes.append(PathChange(DELETE, path))
         return changes
@@ -79,9 +79,9 @@ class SubmoduleRemoval:
     def apply(self, safety: Checkpoint) -> None:
         """Remove submodules that `safety` has captured; add remarks on other submodules."""
         captures = safety.worktree.submodules if safety.worktree else ()
-        checkpoints = {modules.unquote(entry.path): entry.checkpoint for entry in captures}
+        checkpoints = {modules.unquote_path(entry.path): entry.checkpoint for entry in captures}
         for path, state in self._states.items():
-            submodule = modules.open_checkout(self._store.repository, path)
+            submodule = modules.open_submodule(self._store.repository, path)
             if submodule is None:
                 continue
             try:
@@ -94,7 +94,7 @@ class SubmoduleRemoval:
 
     def _remove(self, submodule: Repository, checkpoint: str, state: Mapping[str, Any]) -> None:
         top = submodule.worktree or ""
-        if (mount := mounts.describe(top)) is not None:
+        if (mount := mounts.describe_mounts(top)) is not None:
             raise _NotRemovable(mount)
         with self._store.seen_from(submodule, "plumbing") as submodule_store:
             files = self._list_files(submodule_store, submodule_store.read_own(checkpoint))
@@ -122,7 +122,7 @@ class SubmoduleRemoval:
         if captured is None or captured.degraded or captured.omitted or captured.converted:
             raise _NotRemovable("the checkpoint of the submodule is incomplete")
         new_capture = submodule_store.capture(self._limits)
-        current_state = submodule_store.objects.head()[0], new_capture.tree, new_capture.dirty
+        current_state = submodule_store.objects.read_head()[0], new_capture.tree, new_capture.dirty
         if current_state != (checkpoint.git_sha, captured.tree, captured.dirty):
             raise _NotRemovable("the submodule changed meanwhile")
         tree_entries = list_leaves(repository, manifest.files_of(repository, checkpoint))
@@ -130,8 +130,8 @@ class SubmoduleRemoval:
         files: list[bytes] = []
         nested_tops: set[bytes] = set()
         for submodule in captured.submodules:
-            path = modules.unquote(submodule.path)
-            nested_repository = modules.open_checkout(repository, path)
+            path = modules.unquote_path(submodule.path)
+            nested_repository = modules.open_submodule(repository, path)
             if nested_repository is None:
                 raise _NotRemovable("the submodule changed meanwhile")
             with submodule_store.seen_from(nested_repository, "plumbing") as nested_store:
@@ -151,14 +151,14 @@ class SubmoduleRemoval:
 
 def _point_head(submodule_store: Checkpoints, head: str, branch: str) -> None:
     # The checkpoint of the submodule keeps the old commit of HEAD alive.
-    commit, current = submodule_store.objects.head()
+    commit, current = submodule_store.objects.read_head()
     repository = submodule_store.repository
     if not head or (commit, current or "") == (head, branch) or not _has_commit(repository, head):
         return
-    if branch and repository.read_tip(branch) == head:
-        repository.point_head(BRANCHES + branch, f"checkout: moving to {branch}")
+    if branch and repository.read_branch_tip(branch) == head:
+        repository.set_head(BRANCHES + branch, f"checkout: moving to {branch}")
     else:
-        repository.point_head(head, f"checkout: moving to {head}")
+        repository.set_head(head, f"checkout: moving to {head}")
 
 
 def _has_commit(repository: Repository, commit: str) -> bool:
@@ -215,7 +215,7 @@ class Submodules:
         self._store, self._repository = store, store.repository
         self._checkpoint, self._paths, self._restore = checkpoint, paths, restore
         captured = checkpoint.worktree.submodules if checkpoint.worktree is not None else ()
-        by_path = {modules.unquote(submodule.path): submodule for submodule in captured}
+        by_path = {modules.unquote_path(submodule.path): submodule for submodule in captured}
         self._by_path = {path: by_path[path] for path in by_path if is_within(path, paths)}
         self.paths = frozenset(self._by_path)
         self._states: dict[str, dict[str, Any]] = {}
@@ -264,7 +264,7 @@ class Submodules:
         self.failures.append(f"{decode_path(path)}: {reason}")
 
     def _restore_submodule(self, path: bytes, submodule: Submodule, *, dry_run: bool) -> bool:
-        repository = modules.open_checkout(self._repository, path)
+        repository = modules.open_submodule(self._repository, path)
         is_present = repository is not None
         if repository is None:
             repository = self._check_out(path, submodule, dry_run=dry_run)
@@ -275,12 +275,12 @@ class Submodules:
                 if not self._fetch(path, submodule, repository, dry_run=dry_run):
                     return True
                 if not dry_run:
-                    old_path = modules.find_checkout(self._repository, repository)
+                    old_path = modules.find_checkout_path(self._repository, repository)
                     is_checkout_lost = old_path is None and modules.has_lost_worktree(repository)
                     if is_checkout_lost or old_path not in (None, path, *self.paths):  # moved since
                         top = os.path.join(self._repository.worktree or "", os.fsdecode(path))
                         modules.set_worktree(repository, top)
-            elif submodule_store.objects.head()[0] != submodule.git_sha:
+            elif submodule_store.objects.read_head()[0] != submodule.git_sha:
                 # No checkpoint of the superproject keeps this HEAD's commit alive.
                 message = shorten_message(f"before the submodule {decode_path(path)} was restored")
                 state = {"path": decode_path(path)}
@@ -304,12 +304,12 @@ class Submodules:
         ref = ref_names.CHECKPOINTS + submodule.checkpoint
         if modules.has_ref(repository, ref):
             return True
-        source_repository = modules.find_with_ref(self._repository, path, ref)
-        source_repository = source_repository or modules.find_nested(self._repository, ref)
+        source_repository = modules.find_submodule_with_ref(self._repository, path, ref)
+        source_repository = source_repository or modules.find_nested_with_ref(self._repository, ref)
         if source_repository is None:
             raise _no_checkpoint_error(path, submodule.checkpoint)
         with contextlib.closing(source_repository):
-            if not modules.is_copy(self._repository, repository, submodule.git_sha):
+            if not modules.is_copy_of_submodule(self._repository, repository, submodule.git_sha):
                 raise _Unavailable("another repository is at this path", hint=_advise_moving(path))
             if dry_run:
                 self.changes.append(PathChange(CHANGE, path))
@@ -323,9 +323,9 @@ class Submodules:
         if top is None or (os.path.lexists(top) and (not os.path.isdir(top) or os.listdir(top))):
             raise _Unavailable("other files are at this path", hint=_advise_moving(path))
         command, ref = submodules.init_command(path), ref_names.CHECKPOINTS + submodule.checkpoint
-        source = modules.find_with_ref(repository, path, ref)
+        source = modules.find_submodule_with_ref(repository, path, ref)
         if source is None:
-            nested_source = modules.find_nested(repository, ref)
+            nested_source = modules.find_nested_with_ref(repository, ref)
             if nested_source is None:
                 raise _no_checkpoint_error(path, submodule.checkpoint, f"{command}; ")
             nested_source.close()
@@ -334,17 +334,19 @@ class Submodules:
         if not self._is_submodule(path):
             raise _Unavailable("the files of the checkpoint have no submodule at this path")
         with contextlib.closing(source):
-            old_path = modules.find_checkout(repository, source)
+            old_path = modules.find_checkout_path(repository, source)
             checked_out = None
             if old_path is not None:
                 self._require_movable(path, old_path)
                 self.moved.add(old_path)
                 self.changes.append(PathChange(DELETE, old_path))
-                checked_out = None if dry_run else modules.move(repository, source, old_path, top)
+                checked_out = (
+                    None if dry_run else modules.move_submodule(repository, source, old_path, top)
+                )
             elif dry_run:
                 self._states[submodule.path] = _read_state(self._store, source, top)
             else:
-                checked_out = modules.attach(source, top)
+                checked_out = modules.attach_worktree(source, top)
                 if checked_out is None:
                     reason = f"its repository {source.git_dir} is in use elsewhere"
                     raise _Unavailable(reason, hint=f"make one for this worktree: {command}")
@@ -371,7 +373,7 @@ class Submodules:
         self, submodule_store: Checkpoints, path: bytes, checkpoint: Checkpoint, *, dry_run: bool
     ) -> bool:
         """Move a submodule's HEAD to the captured commit; return False if it is there."""
-        head, commit = submodule_store.objects.head()[0], checkpoint.git_sha
+        head, commit = submodule_store.objects.read_head()[0], checkpoint.git_sha
         if head == commit or not commit:
             return False
         if not _has_commit(submodule_store.repository, commit):
@@ -383,18 +385,18 @@ class Submodules:
         self.remarks.append(f"HEAD of the submodule {decode_path(path)} moves {movement}")
         if not dry_run:
             message = f"checkout: moving from {old_head} to {branch or commit}"
-            submodule_store.repository.point_head(BRANCHES + branch if branch else commit, message)
+            submodule_store.repository.set_head(BRANCHES + branch if branch else commit, message)
         return True
 
 
 def _may_check_out_branch(submodule_store: Checkpoints, checkpoint: Checkpoint) -> bool:
     """Return whether the branch is still at the checkpoint's commit, and is unused."""
     branch = checkpoint.branch
-    if branch is None or submodule_store.repository.read_tip(branch) != checkpoint.git_sha:
+    if branch is None or submodule_store.repository.read_branch_tip(branch) != checkpoint.git_sha:
         return False
     return not any(
         administration.read_line(os.path.join(git_dir, "HEAD")) == f"ref: {BRANCHES}{branch}"
-        for git_dir, _ in administration.registered(submodule_store.repository)
+        for git_dir, _ in administration.list_worktrees(submodule_store.repository)
     )
 
 

@@ -14,7 +14,7 @@ from errno import EISDIR, ELOOP, ENOENT
 
 from gitckpt.git import fsync
 from gitckpt.git.files import private_dirs, regular
-from gitckpt.git.lock import Lock
+from gitckpt.git.lock import FileLock
 from gitckpt.git.objects import diff
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import IndexGone
@@ -145,7 +145,7 @@ def record_start(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
                 other_ids.append(newest)  # files were edited since: the user may want either state
             other_ids.append(safety.id)
         recorded_oid = LocalCheckpoints.read(store.repository, [safety.id]).oid(safety.id)
-        oid = recorded_oid or store.refs.read(ref_names.CHECKPOINTS + safety.id) or ""
+        oid = recorded_oid or store.refs.read_ref(ref_names.CHECKPOINTS + safety.id) or ""
         open_id, oids = interrupted if is_half_done else safety.id, {**stack.oids, safety.id: oid}
         _write(store.repository, UndoStack(undo, redo, open=open_id, oids=oids))
 
@@ -198,7 +198,7 @@ def _drop_step(
 def _exists(store: Checkpoints, stack: UndoStack, checkpoint: str | None) -> bool:
     # A fetch may have replaced the document: the oid tells.
     oid = stack.oids.get(checkpoint or "")
-    return oid is not None and store.refs.read(f"{ref_names.CHECKPOINTS}{checkpoint}") == oid
+    return oid is not None and store.refs.read_ref(f"{ref_names.CHECKPOINTS}{checkpoint}") == oid
 
 
 def _is_half_done(store: Checkpoints, safety: Checkpoint, interrupted: str) -> bool:
@@ -239,14 +239,16 @@ def _read_contents(store: Checkpoints, checkpoint: Checkpoint) -> Contents:
     return manifest.contents_of(checkpoint, store.repository, store.objects)
 
 
-def _stack_lock(repository: Repository) -> Lock:
+def _stack_lock(repository: Repository) -> FileLock:
     # After `_PATIENCE` seconds, the step continues without the lock.
-    return Lock(os.path.join(repository.make_private_dir(), "undo.lock"), _PATIENCE)
+    return FileLock(os.path.join(repository.make_private_dir(), "undo.lock"), _PATIENCE)
 
 
 def _load_stack(repository: Repository) -> UndoStack | None:
     try:
-        with open(_stack_path(repository), encoding="utf-8", opener=private_dirs.create) as file:
+        with open(
+            _stack_path(repository), encoding="utf-8", opener=private_dirs.open_private_file
+        ) as file:
             stack_document = json.load(file)
         stack = UndoStack(*(stack_document[key] for key in _KEYS))
         id_lists = stack.undo, stack.redo
@@ -274,7 +276,7 @@ def _write(repository: Repository, stack: UndoStack) -> None:
     stack_values = stack.undo, stack.redo, stack.position, stack.open, stack.oids
     stack_document = dict(zip(_KEYS, stack_values, strict=True))
     try:
-        regular.write_private(path, json.dumps(stack_document).encode(), flushed=True)
+        regular.write_private_file(path, json.dumps(stack_document).encode(), flushed=True)
     except OSError as error:
         command = f"mv {shell_word(path)} {shell_word(f'{path}.old')}"
         hint = f"move the directory away: {command}" if error.errno == EISDIR else None

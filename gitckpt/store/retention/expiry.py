@@ -10,9 +10,9 @@ from itertools import chain
 
 from gitckpt.git import graph
 from gitckpt.git.files import private_dirs, regular
-from gitckpt.git.notes import Notes
-from gitckpt.git.objects.diff import Expansion, diff_trees
-from gitckpt.git.objects.encoding import empty_tree
+from gitckpt.git.notes import GitNotes
+from gitckpt.git.objects.diff import DiffCounter, diff_trees
+from gitckpt.git.objects.encoding import empty_tree_oid
 from gitckpt.git.repository import Repository
 from gitckpt.model import budget, note, policy, times
 from gitckpt.model.arguments import shell_word
@@ -55,7 +55,9 @@ def check_clock(repository: Repository, instant: int) -> str | None:
     with contextlib.suppress(OSError):  # on a full disk, the older file suffices
         path = os.path.join(repository.make_private_dir(), _CLOCK_FILE)
         line = " ".join(map(str, (start_of_use, instant, *new_boot))) + "\n"
-        regular.write_private(path, line.encode("ascii"), flushed=False, opener=private_dirs.create)
+        regular.write_private_file(
+            path, line.encode("ascii"), flushed=False, opener=private_dirs.open_private_file
+        )
     if instant - start_of_use >= _PROOF:
         return None
     return "the clock was set, or the repository was unused for a month: nothing expires for a day"
@@ -75,7 +77,7 @@ def _read_uptime() -> list[int]:
 def _read_clock(repository: Repository) -> list[int] | None:
     path = os.path.join(repository.private_dir, _CLOCK_FILE)
     try:
-        with open(path, "rb", opener=private_dirs.create) as file:
+        with open(path, "rb", opener=private_dirs.open_private_file) as file:
             values = [int(number) for number in file.read(256).split()]
     except (OSError, ValueError):
         return None
@@ -114,8 +116,10 @@ def decide_thinning(
 
 
 def list_tips(store: Checkpoints) -> set[str]:
-    output = store.refs.list("refs/heads", "refs/tags", "refs/remotes", fields="%(objectname)")
-    return set(store.repository.cat_file.list_existing(sorted(set(output.decode("ascii").split()))))
+    output = store.refs.list_refs("refs/heads", "refs/tags", "refs/remotes", fields="%(objectname)")
+    return set(
+        store.repository.cat_file.list_existing_objects(sorted(set(output.decode("ascii").split())))
+    )
 
 
 class _ContentsCheck:
@@ -123,10 +127,10 @@ class _ContentsCheck:
 
     def __init__(self, store: Checkpoints, due: Infos, newest: Infos) -> None:
         self._repository = store.repository
-        self._expansion = Expansion(store.repository, budget.SNAPSHOT)
+        self._expansion = DiffCounter(store.repository, budget.SNAPSHOT)
         self._existing = _find_commits(store, due)
         tips = list_tips(store) | _find_commits(store, newest) if self._existing else set()
-        self._outside = graph.outside(store.repository.git, self._existing, tips)
+        self._outside = graph.find_commits_outside(store.repository.git, self._existing, tips)
 
     def contains(self, later: CheckpointInfo, entry: CheckpointInfo) -> bool:
         """Return whether `later` and reachable commits have all contents of `entry`."""
@@ -152,7 +156,7 @@ class _ContentsCheck:
         if files is None or later_tree is None or of_commit is None or base_tree is None:
             return False
         tree_pairs = ((base_tree, files), (of_commit, files), (files, later_tree))
-        if any(self._expansion.is_beyond(*pair) for pair in tree_pairs):
+        if any(self._expansion.exceeds_path_limit(*pair) for pair in tree_pairs):
             return False
         old_files = {d.path: (d.old_mode, d.old) for d in diff_trees(repository, of_commit, files)}
         changes = {d.path: d for d in diff_trees(repository, files, later_tree)}
@@ -169,7 +173,7 @@ class _ContentsCheck:
         return self._oid(f"{entry.tree}:files") if entry.tree else self._commit_tree(entry.git_sha)
 
     def _commit_tree(self, commit: str) -> str | None:
-        empty = empty_tree(self._repository.object_format)
+        empty = empty_tree_oid(self._repository.object_format)
         return self._oid(f"{commit}^{{tree}}") if commit else empty
 
     def _oid(self, name: str) -> str | None:
@@ -179,7 +183,7 @@ class _ContentsCheck:
 
 def _find_commits(store: Checkpoints, entries: Infos) -> set[str]:
     commits = {entry.git_sha for entry in entries if entry.git_sha}
-    return set(store.repository.cat_file.list_existing(sorted(commits)))
+    return set(store.repository.cat_file.list_existing_objects(sorted(commits)))
 
 
 def _submodules(entry: CheckpointInfo) -> set[str]:
@@ -294,7 +298,7 @@ def _remove_each(store: Checkpoints, ids: Collection[str], listed: ById | None =
 
 
 def _keep_existing(store: Checkpoints, failed: Failures) -> Failures:
-    read_ref = store.refs.read
+    read_ref = store.refs.read_ref
     return {i: e for i, e in failed.items() if read_ref(ref_names.CHECKPOINTS + i) is not None}
 
 
@@ -309,7 +313,9 @@ def expire_outside_runs(
     entries, newest = _due(store, rules, instant)
     by_id = {entry.id: entry for entry in entries}
     # `%(*objectname)` is the commit that an annotated tag points to.
-    tags = store.refs.list("refs/tags", fields="%(objectname) %(*objectname)") if entries else b""
+    tags = (
+        store.refs.list_refs("refs/tags", fields="%(objectname) %(*objectname)") if entries else b""
+    )
     tagged_oids = set(tags.decode("ascii").split())
     candidates = [_make_candidate(entry, tagged_oids) for entry in entries]
     decisions = {d.id: d for d in policy.decide_all(candidates, rules, newest, now=instant)}
@@ -384,12 +390,14 @@ def _rewritten(store: Checkpoints, entries: Infos) -> set[str]:
     if not commits:
         return set()
     pending_lines, _ = notes.pending(store.repository)
-    noted_lines = Notes(store.repository, store.objects, ref_names.NOTES).read_all()
+    noted_lines = GitNotes(store.repository, store.objects, ref_names.NOTES).read_all_notes()
     new_commits: set[str] = set()
     for commit, lines in chain(pending_lines.items(), noted_lines):
         new_commits |= {commits.get(note.link_id(line), commit) for line in lines or ()} - {commit}
-    existing = set(store.repository.cat_file.list_existing(sorted(new_commits)))
+    existing = set(store.repository.cat_file.list_existing_objects(sorted(new_commits)))
     tips = list_tips(store) if existing else set()
-    gone = new_commits - existing | graph.outside(store.repository.git, existing - tips, tips)
+    gone = new_commits - existing | graph.find_commits_outside(
+        store.repository.git, existing - tips, tips
+    )
     # All checkpoints of the commit: the note lists only the newest.
     return {id_ for id_, commit in commits.items() if commit in gone}

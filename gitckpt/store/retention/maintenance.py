@@ -8,10 +8,10 @@ import os
 from collections.abc import Mapping
 
 from gitckpt.git import config, packing
-from gitckpt.git.command import require_git
+from gitckpt.git.command import require_git_version
 from gitckpt.git.files import private_dirs
-from gitckpt.git.lock import Lock, is_locked
-from gitckpt.git.repository import Repository, discover
+from gitckpt.git.lock import FileLock, is_locked
+from gitckpt.git.repository import Repository, discover_repository
 from gitckpt.model import runstate, times
 from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError
 from gitckpt.model.policy import NOTHING_EXPIRES, Policy
@@ -66,7 +66,7 @@ class MaintenanceState:
 def maintain(repository: Repository) -> None:
     """Expire checkpoints, delete leftovers and pack; write the outcome to a file."""
     try:
-        require_git()
+        require_git_version()
         try:
             with Checkpoints(repository, adapter="plumbing") as store:
                 rules = settings.read(repository)
@@ -92,11 +92,11 @@ def maintain(repository: Repository) -> None:
 def run_in_background(repository: Repository, *, only_pack: bool) -> None:
     gc.disable()  # cycle detection over 100,000 checkpoints takes 1 s and finds none
     path = os.path.join(repository.make_private_dir(), ref_names.MAINTENANCE_LOCK)
-    with Lock(path, 0) as is_acquired:
+    with FileLock(path, 0) as is_acquired:
         if is_acquired and only_pack:
-            pack(discover())
+            pack(discover_repository())
         elif is_acquired:
-            maintain(discover())
+            maintain(discover_repository())
 
 
 def settle_removals(repository: Repository) -> None:
@@ -124,7 +124,9 @@ def record_never_ran_if_new(repository: Repository) -> None:
 def read_last(repository: Repository) -> MaintenanceState:
     try:
         path = os.path.join(repository.private_dir, ref_names.MAINTAINED)
-        with open(path, encoding="utf-8", errors="replace", opener=private_dirs.create) as file:
+        with open(
+            path, encoding="utf-8", errors="replace", opener=private_dirs.open_private_file
+        ) as file:
             started = os.fstat(file.fileno()).st_mtime_ns // 1000
             ended, _, outcome = file.read().removesuffix("\n").partition(" ")
     except OSError:
@@ -146,7 +148,7 @@ def has_failed(maintained: MaintenanceState) -> bool:
 def _record_outcome(repository: Repository, outcome: str) -> None:
     path = os.path.join(repository.make_private_dir(), ref_names.MAINTAINED)
     line = f"{times.to_text(times.now())} {' '.join(outcome.split())}\n"
-    with open(path, "ab", opener=private_dirs.create) as file:
+    with open(path, "ab", opener=private_dirs.open_private_file) as file:
         # The mtime of the file is the start time: keep it when the outcome is written.
         status = os.fstat(file.fileno())
         file.truncate(0)
@@ -155,12 +157,12 @@ def _record_outcome(repository: Repository, outcome: str) -> None:
 
 
 def pack(repository: Repository) -> None:
-    packing.pack_if_many(repository, ref_names.OWN, require_git())
+    packing.pack_refs_if_many(repository, ref_names.OWN, require_git_version())
 
 
 def collect_garbage(repository: Repository) -> None:
     # git itself only collects after commits, and users who only save never commit.
-    values = config.read(repository, r"^(maintenance\.auto|gc\.auto|gc\.cruftpacks)$")
+    values = config.read_settings(repository, r"^(maintenance\.auto|gc\.auto|gc\.cruftpacks)$")
     auto_settings = [values.get(name, ["true"])[-1] for name in ("maintenance.auto", "gc.auto")]
     if not all(map(config.is_true, auto_settings)):
         return
@@ -170,7 +172,7 @@ def collect_garbage(repository: Repository) -> None:
         hook = ("hook", "run", "--ignore-missing", "pre-auto-gc")
         if repository.git.run(*hook, env=env, ok=(0, 1)).code != 0:
             return
-        packing.pack_objects(repository)
+        packing.pack_all_objects(repository)
     # Unreachable objects wait for two weeks. Before 2.41, git writes each of them as a loose
     # file, warns at each commit and gives up for a day, unless cruft packs are on.
     cruft_args = ("-c", "gc.cruftPacks=true") if "gc.cruftpacks" not in values else ()

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from gitckpt.git.process import GitError
-from gitckpt.git.refs import LockHeld, RefMoved, Update
+from gitckpt.git.refs import LockHeld, RefMoved, RefUpdate
 from gitckpt.model import codec, policy, runstate, times
 from gitckpt.model.checkpoint import IMPORT, PHASE, Checkpoint
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint
@@ -198,15 +198,15 @@ def names_in_error(error: CkptError, names: Collection[str]) -> set[str]:
 
 
 def delete_orphan_leases(store: Checkpoints) -> None:
-    refs = store.refs.iterate(ref_names.LEASES)
+    refs = store.refs.iterate_refs(ref_names.LEASES)
     runs = [ref.removeprefix(ref_names.LEASES) for ref, _ in refs]
     existing_runs = set(store.index.runs()) if runs else set()
     for run in runs:
-        if run in existing_runs or store.refs.read(ref_names.RUNS + run) is not None:
+        if run in existing_runs or store.refs.read_ref(ref_names.RUNS + run) is not None:
             continue
         try:
             if (lease := store.leases.read(run)) is not None and not store.leases.is_held(*lease):
-                store.refs.update([Update(ref_names.LEASES + run, "", lease[0])])
+                store.refs.apply_updates([RefUpdate(ref_names.LEASES + run, "", lease[0])])
         except (InvalidCheckpoint, RefMoved, LockHeld):
             continue  # `verify` reports it, or another process changed it
 
@@ -233,7 +233,9 @@ def _unmerged(store: Checkpoints, newest: Sequence[CheckpointInfo]) -> set[str]:
     commits = {str(d.run): d.git_sha for d in documents if d.git_sha and str(d.run) not in dirty}
     if not commits:
         return dirty
-    existing_commits = store.repository.cat_file.list_existing(sorted(set(commits.values())))
+    existing_commits = store.repository.cat_file.list_existing_objects(
+        sorted(set(commits.values()))
+    )
     data = "".join(f"{commit}\n" for commit in existing_commits).encode("ascii")
     arguments = ("rev-list", "--stdin", "--not", "--branches", "--tags", "--remotes")
     unreached = set(store.repository.git.run(*arguments, data=data).out.decode("ascii").split())
@@ -263,11 +265,13 @@ def _last_entries(chain: Sequence[CheckpointInfo]) -> tuple[CheckpointInfo, ...]
 
 
 def _delete_leases(store: Checkpoints, holds: Mapping[str, Hold]) -> None:
-    updates = [Update(ref_names.LEASES + run, "", hold.update().old) for run, hold in holds.items()]
+    updates = [
+        RefUpdate(ref_names.LEASES + run, "", hold.update().old) for run, hold in holds.items()
+    ]
     is_deleted = False
     try:
         if updates:
-            store.refs.update(updates)
+            store.refs.apply_updates(updates)
         is_deleted = True
     except (RefMoved, LockHeld):
         return  # `delete_orphan_leases` tries each lease

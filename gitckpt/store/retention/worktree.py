@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from gitckpt.git.files import mounts, private_dirs
 from gitckpt.git.filesystem import names_in
-from gitckpt.git.lock import Lock
+from gitckpt.git.lock import FileLock
 from gitckpt.git.objects import diff
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration, modules
@@ -38,7 +38,7 @@ _USER_REFS = ("refs/heads", "refs/tags", "refs/stash")
 
 def describe_unsaved_submodules(store: Checkpoints, git_dir: str) -> list[str]:
     descriptions = []
-    for name, submodule, counterpart in modules.iterate_pairs(store.repository, git_dir):
+    for name, submodule, counterpart in modules.iterate_submodule_pairs(store.repository, git_dir):
         if counterpart is None:
             descriptions.append(f"the only repository of submodule {name}")
             continue
@@ -48,7 +48,7 @@ def describe_unsaved_submodules(store: Checkpoints, git_dir: str) -> list[str]:
 
 
 def _unsaved_in(store: Checkpoints, submodule: Repository, counterpart: Repository) -> list[str]:
-    descriptions = ["linked worktrees"] if administration.registered(submodule) else []
+    descriptions = ["linked worktrees"] if administration.list_worktrees(submodule) else []
     format_option = "--format=%(objectname) %(objecttype) %(refname)"
     output = submodule.git.run("for-each-ref", format_option, *_USER_REFS).out
     for line in output.decode("utf-8", "replace").split("\n")[:-1]:
@@ -114,9 +114,9 @@ def is_pushed(store: Checkpoints, run: str) -> bool:
     """Return whether a remote-tracking branch contains the last commit of a run."""
     commit = _newest_checkpoint(store, run).git_sha
     for _, path in _worktrees_of(store.repository, run):
-        if (repository := administration.open_linked(store.repository, path)) is not None:
+        if (repository := administration.open_linked_worktree(store.repository, path)) is not None:
             with store.seen_from(repository, "plumbing") as worktree_store:
-                commit = worktree_store.objects.head()[0]
+                commit = worktree_store.objects.read_head()[0]
     if not commit:
         return False
     arguments = ("for-each-ref", "--count=1", f"--contains={commit}", "refs/remotes")
@@ -126,7 +126,7 @@ def is_pushed(store: Checkpoints, run: str) -> bool:
 def finish_removals(repository: Repository) -> list[str]:
     """Finish or undo the removals that a kill interrupted; return error messages."""
     failures = []
-    with Lock(os.path.join(repository.make_private_dir(), _LOCK), 0) as is_acquired:
+    with FileLock(os.path.join(repository.make_private_dir(), _LOCK), 0) as is_acquired:
         for parked_dir in _list_parked(repository) if is_acquired else ():
             try:
                 _finish_removal(parked_dir)
@@ -148,11 +148,11 @@ def _list_parked(repository: Repository) -> list[str]:
 
 def delete_directory(path: str) -> None:
     try:
-        private_dirs.remove(path)
+        private_dirs.delete_directory(path)
     except FileNotFoundError:
         return  # another process deleted it
     except OSError as error:
-        reason, hint = mounts.describe(path), "unmount the file system, then run"
+        reason, hint = mounts.describe_mounts(path), "unmount the file system, then run"
         if reason is None:
             name = error.filename if isinstance(error.filename, str) else path
             reason = f"{name}: {error.strerror}"
@@ -167,7 +167,9 @@ def _remove_worktrees(
         finish_removals(store.repository)  # `expire` reports the errors
     latest = newest or _newest_checkpoint(store, run)
     paths = [path for pair in _worktrees_of(store.repository, run) for path in pair]
-    mount_reason = mounts.describe(*paths, run_files.files_of_run(store.repository, run).path)
+    mount_reason = mounts.describe_mounts(
+        *paths, run_files.files_of_run(store.repository, run).path
+    )
     if mount_reason is not None:
         return mount_reason
     for git_dir, path in _worktrees_of(store.repository, run):
@@ -175,7 +177,7 @@ def _remove_worktrees(
             return reason
         if dry_run:
             continue
-        for _, submodule, counterpart in modules.iterate_pairs(store.repository, git_dir):
+        for _, submodule, counterpart in modules.iterate_submodule_pairs(store.repository, git_dir):
             if counterpart is not None:  # copy the checkpoints to the submodule's main repository
                 submodules.copy_checkpoints(store, submodule, counterpart)
         if os.path.lexists(path):  # ignored files go, as with `git worktree remove`
@@ -193,7 +195,7 @@ def _newest_checkpoint(store: Checkpoints, run: str) -> CheckpointInfo:
 
 
 def _worktrees_of(repository: Repository, run: str) -> Iterator[tuple[str, str]]:
-    for git_dir, path in administration.registered(repository):
+    for git_dir, path in administration.list_worktrees(repository):
         if (owner := ownership.owner_in(git_dir)) is not None and owner.run == run:
             yield git_dir, path
 
@@ -215,7 +217,7 @@ def _reason_if_forgotten(repository: Repository, run: str) -> str | None:
 
 
 def _reason_to_keep(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> str | None:
-    if not os.path.lexists(path) and modules.has_modules(git_dir):
+    if not os.path.lexists(path) and modules.has_modules_dir(git_dir):
         return f"the worktree {path} is missing, and {git_dir} has repositories of submodules"
     if ownership.is_locked_by_user(git_dir):
         return f"the worktree {path} is locked"
@@ -244,10 +246,10 @@ def _has_cwd(path: str) -> bool:
 
 
 def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
-    if (repository := administration.open_linked(store.repository, path)) is None:
+    if (repository := administration.open_linked_worktree(store.repository, path)) is None:
         raise WorktreeError(f"{path} is not a worktree", hint="find the cause: git ckpt doctor")
     with store.seen_from(repository, "plumbing") as inside:
-        commit = inside.objects.head()[0]
+        commit = inside.objects.read_head()[0]
         if commit != newest.git_sha:
             return [f"commit {commit[:12]}" if commit else "an unborn branch"]
         rules = settings.read(inside.repository)  # reports mistakes, but never asks for approval
@@ -269,7 +271,7 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
         descriptions += [
             omission.path for omission in captured.omitted if _is_file_or_directory(path, omission)
         ]
-        refs = repository.git.text("for-each-ref", "--format=%(refname)", "refs/worktree")
+        refs = repository.git.run_for_text("for-each-ref", "--format=%(refname)", "refs/worktree")
         descriptions += filter(None, refs.split("\n"))
         return list(dict.fromkeys(descriptions))
 
@@ -311,8 +313,8 @@ def _delete_worktree(repository: Repository, git_dir: str, path: str) -> None:
     new_path = os.path.join(os.path.dirname(path), f"{_STAGE}{random_hex}")
     parked = os.path.join(private_dir, f"{_PARKED}{random_hex}")
     with (
-        private_dirs.hold_open(os.path.dirname(path)),
-        Lock(os.path.join(private_dir, _LOCK), _PATIENCE),
+        private_dirs.hold_directory_open(os.path.dirname(path)),
+        FileLock(os.path.join(private_dir, _LOCK), _PATIENCE),
     ):
         try:
             with open(os.path.join(git_dir, _NOTE), "w", encoding="utf-8") as file:
@@ -333,7 +335,7 @@ def _finish_removal(parked: str) -> None:
     """Undo a removal if only the git directory `parked` was moved; else complete it."""
     git_dir, path, new_path = map(_read_paths(parked).get, ("git_dir", "path", "stage"), [""] * 3)
     if os.path.lexists(new_path):
-        private_dirs.require_own(new_path)
+        private_dirs.require_own_directory(new_path)
         delete_directory(new_path)
     elif git_dir and not os.path.lexists(git_dir):
         is_in_place = administration.git_dir_of(path) == os.path.normpath(git_dir)

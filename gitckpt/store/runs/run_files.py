@@ -25,7 +25,7 @@ from gitckpt.store.snapshot.limits import Limits
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.encoding import Entries
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
 
     Inputs = Mapping[str, bytes]  # content by name
 
@@ -43,7 +43,7 @@ def record_unwritten(repository: Repository, run: str, sentences: Sequence[str])
     lines = [f"{' '.join(sentence.split())}\n" for sentence in sentences]
     with contextlib.suppress(OSError):
         if lines:
-            with open(path, "wb", opener=private_dirs.create) as file:
+            with open(path, "wb", opener=private_dirs.open_private_file) as file:
                 file.write("".join(lines).encode("utf-8", "replace"))
         else:
             os.unlink(path)
@@ -67,7 +67,7 @@ def names(repository: Repository, snapshot: str | None) -> list[str]:
     directory_name = f"{snapshot}:{ENTRY}"
     if snapshot is None or repository.cat_file.info(directory_name) is None:
         return []
-    bounds.require_sound(repository, snapshot, "")
+    bounds.require_sound_snapshot(repository, snapshot, "")
     return [os.fsdecode(path) for path, _, _ in list_leaves(repository, directory_name)]
 
 
@@ -75,7 +75,9 @@ def list_masked(repository: Repository, snapshot: str | None) -> list[str]:
     # cat-file reads one name per line.
     paths = [name for name in names(repository, snapshot) if "\n" not in name]
     object_names = [f"{snapshot}:{ENTRY}/{name}" for name in paths]
-    items = zip(paths, repository.cat_file.contents(object_names, secrets.LARGEST), strict=True)
+    items = zip(
+        paths, repository.cat_file.read_contents(object_names, secrets.LARGEST), strict=True
+    )
     return [path for path, content in items if content and secrets.has_masks(content[2])]
 
 
@@ -90,7 +92,9 @@ class _CapturedFiles:
         self.pending.append((kind, data))
         return object_id(kind, data, self.repository.object_format)
 
-    def add_to(self, files: Worktree, commit: str, tree: str | None, objects: Objects) -> Worktree:
+    def add_to(
+        self, files: Worktree, commit: str, tree: str | None, objects: ObjectDatabase
+    ) -> Worktree:
         if files.tree is None:  # a clean worktree has the files of the commit
             entries = {b"files": (DIRECTORY, manifest.base_tree(self.repository, commit))}
         elif content := next(objects.read([files.tree], None)):
@@ -116,10 +120,15 @@ class RunFiles:
         self._cache: dict[str, tuple[tuple[int, ...], str, list[tuple[str, int, bytes]]]] = {}
 
     def added(
-        self, repository: Repository, objects: Objects, files: Worktree, commit: str, limits: Limits
+        self,
+        repository: Repository,
+        objects: ObjectDatabase,
+        files: Worktree,
+        commit: str,
+        limits: Limits,
     ) -> Worktree:
         """Return the captured `files` of a worktree together with the files of the run."""
-        private_dirs.require_own(self.path)
+        private_dirs.require_own_directory(self.path)
         if files.degraded or not os.path.isdir(self.path):
             return files
         captured = _CapturedFiles(repository)
@@ -131,7 +140,10 @@ class RunFiles:
         paths = []
         for name, data in files.items():
             path = os.path.join(self.path, INPUT, name)
-            with contextlib.suppress(OSError), open(path, "rb", opener=private_dirs.create) as file:
+            with (
+                contextlib.suppress(OSError),
+                open(path, "rb", opener=private_dirs.open_private_file) as file,
+            ):
                 if file.read() == data:
                     continue
             _write_file(path, data, self.path)
@@ -140,7 +152,7 @@ class RunFiles:
         # directories.
         if paths:
             parent_dir, name = os.path.split(self.path)
-            top, names = private_dirs.split_private(self.path) or (parent_dir, [name])
+            top, names = private_dirs.split_private_path(self.path) or (parent_dir, [name])
             parents = [os.path.join(top, *names[:depth]) for depth in range(len(names), -1, -1)]
             fsync.flush([os.path.join(self.path, INPUT), *parents])
 
@@ -149,13 +161,13 @@ class RunFiles:
         directory = os.path.join(self.path, INPUT)
         for name in names_in(directory):
             try:
-                contents[name] = regular.content(os.path.join(directory, name))
+                contents[name] = regular.read_content(os.path.join(directory, name))
             except OSError:
                 continue  # restored from the snapshot later
         return contents
 
-    def restore(self, repository: Repository, objects: Objects, tree: str) -> None:
-        bounds.require_sound(repository, tree, "")
+    def restore(self, repository: Repository, objects: ObjectDatabase, tree: str) -> None:
+        bounds.require_sound_snapshot(repository, tree, "")
         content = next(objects.read([tree], None))
         entries = manifest.decode_snapshot_tree(content[1], repository, tree) if content else {}
         mode, oid = entries.get(ENTRY.encode(), (b"", ""))
@@ -164,12 +176,12 @@ class RunFiles:
             self._write(repository, objects, oid, self.path)
 
     def restore_output(
-        self, repository: Repository, objects: Objects, present: str, target: str | None
+        self, repository: Repository, objects: ObjectDatabase, present: str, target: str | None
     ) -> None:
         """Replace the output files of the snapshot `present` by those of `target`."""
-        private_dirs.require_own(self.path)
-        bounds.require_sound(repository, present, "")
-        if (mount_reason := mounts.describe(self.path)) is not None:
+        private_dirs.require_own_directory(self.path)
+        bounds.require_sound_snapshot(repository, present, "")
+        if (mount_reason := mounts.describe_mounts(self.path)) is not None:
             problem = f"cannot restore the output files of the run: {mount_reason}"
             raise WorktreeError(problem, hint="unmount the file system, then run the command again")
         # Files that no snapshot has, such as suspected secrets, stay if they block nothing.
@@ -214,7 +226,9 @@ class RunFiles:
         cached = self._cache.get(inner)  # not read again unless its stat data changed
         if cached is None or cached[0] != stat_data or repository.cat_file.info(cached[1]) is None:
             try:
-                with open(os.path.join(self.path, inner), "rb", opener=private_dirs.create) as file:
+                with open(
+                    os.path.join(self.path, inner), "rb", opener=private_dirs.open_private_file
+                ) as file:
                     data = file.read()
             except OSError as error:
                 raise CkptError(f"cannot read {error.filename}: {error.strerror}") from None
@@ -232,7 +246,7 @@ class RunFiles:
             captured.suspects += secrets.unsettled_suspects(repository, path, cached[2])
         return cached[1]
 
-    def _write(self, repository: Repository, objects: Objects, tree: str, path: str) -> None:
+    def _write(self, repository: Repository, objects: ObjectDatabase, tree: str, path: str) -> None:
         data = _read_object(objects, "tree", tree)
         for name, (mode, oid) in manifest.decode_snapshot_tree(data, repository, tree).items():
             text = os.fsdecode(name)
@@ -248,7 +262,7 @@ class RunFiles:
                 _write_file(inner_path, content, self.path, is_executable=mode != FILE)
 
 
-def _read_object(objects: Objects, kind: str, oid: str) -> bytes:
+def _read_object(objects: ObjectDatabase, kind: str, oid: str) -> bytes:
     if (content := next(objects.read([oid], None))) is None or content[0] != kind:
         problem = f"the {kind} {oid} of a snapshot is missing"
         raise WorktreeError(problem, hint="find the cause: git ckpt verify")
@@ -259,22 +273,22 @@ def _write_file(path: str, data: bytes, top: str, *, is_executable: bool = False
     directory = os.path.dirname(path)
 
     def opened(scratch: str, flags: int) -> int:
-        fd = private_dirs.create(scratch, flags)
+        fd = private_dirs.open_private_file(scratch, flags)
         if is_executable:
             os.fchmod(fd, os.stat(directory).st_mode & 0o777)
         return fd
 
     try:
-        private_dirs.make_directory(directory)
-        with private_dirs.hold_open(directory), private_dirs.hold_open(top):
+        private_dirs.make_private_directory(directory)
+        with private_dirs.hold_directory_open(directory), private_dirs.hold_directory_open(top):
             scratch = os.path.join(top, _SCRATCH)
-            regular.write_private(path, data, flushed=True, opener=opened, scratch=scratch)
+            regular.write_private_file(path, data, flushed=True, opener=opened, scratch=scratch)
     except OSError as error:
         raise WorktreeError(f"cannot write {path}: {error.strerror}") from None
 
 
 def with_inputs(
-    repository: Repository, objects: Objects, files: Worktree, commit: str, inputs: Inputs
+    repository: Repository, objects: ObjectDatabase, files: Worktree, commit: str, inputs: Inputs
 ) -> Worktree:
     """Add a new run's input files, with secrets masked, to its captured `files`."""
     captured = _CapturedFiles(repository)
@@ -307,6 +321,6 @@ def replace_file(path: str, data: bytes) -> None:
 
 def make_directory(path: str) -> None:
     try:
-        private_dirs.make_directory(path)
+        private_dirs.make_private_directory(path)
     except OSError as error:
         raise WorktreeError(f"cannot create the directory {path}: {error.strerror}") from None

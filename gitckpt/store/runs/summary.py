@@ -72,7 +72,7 @@ class Attempts:
 
     def has_changed_since(self, checkpoint_id: str) -> bool:
         checkpoint = trust.read(self._store, self._run, checkpoint_id)
-        commit = self._store.objects.head()[0]
+        commit = self._store.objects.read_head()[0]
         if commit != checkpoint.git_sha:
             return True
         captured = self._store.capture()
@@ -194,7 +194,7 @@ def summary_of(store: Checkpoints, run: str) -> RunInfo:
 
 
 def _read_leases(store: Checkpoints) -> dict[str, tuple[str, Lease]]:
-    refs = list(store.refs.iterate(ref_names.LEASES))
+    refs = list(store.refs.iterate_refs(ref_names.LEASES))
     leases = {}
     contents = store.objects.read([oid for _, oid in refs])
     for (ref, oid), content in zip(refs, contents, strict=True):
@@ -234,7 +234,7 @@ def is_from_here(store: Checkpoints, run: str) -> bool:
 
 def find_made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
     repository, this_place = store.repository, local_checkpoints.worktree_key(store.repository)
-    linked_worktrees = administration.registered(repository)
+    linked_worktrees = administration.list_worktrees(repository)
     tops = {local_checkpoints.worktree_key_in(git_dir): path for git_dir, path in linked_worktrees}
     tops[local_checkpoints.MAIN] = administration.main_worktree(repository) or repository.common_dir
     worktrees = {}

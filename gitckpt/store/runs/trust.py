@@ -39,8 +39,8 @@ def is_trusted(store: Checkpoints, checkpoint: Checkpoint) -> bool:
     run = checkpoint.run
     if run is None:  # without a pipeline, it can only be restored
         return checkpoint.pipeline is None and not store.is_replaced(checkpoint.id)
-    oids = {store.refs.read(ref_names.CHECKPOINTS + checkpoint.id)}
-    if store.refs.read(ref_names.RUNS + run) is not None:
+    oids = {store.refs.read_ref(ref_names.CHECKPOINTS + checkpoint.id)}
+    if store.refs.read_ref(ref_names.RUNS + run) is not None:
         oid, newest = store.heads.read_head(run)
         oids |= {oid} if newest.id == checkpoint.id else set()
     existing = oids - {None}
@@ -51,7 +51,7 @@ def is_trusted(store: Checkpoints, checkpoint: Checkpoint) -> bool:
 def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
     """Return a checkpoint; raise `Untrusted` if it was not written or adopted here."""
     ref = ref_names.CHECKPOINTS + checkpoint_id
-    oid = store.refs.read(ref) if ids.is_id(checkpoint_id) else None
+    oid = store.refs.read_ref(ref) if ids.is_id(checkpoint_id) else None
     if oid is None:
         return store.read(checkpoint_id)  # raises the error
     checkpoint = codec.decode(
@@ -154,7 +154,7 @@ def _format_section(title: str, lines: Iterable[str], *, every: bool = False) ->
 def _files(store: Checkpoints, checkpoint: Checkpoint, previous: Checkpoint | None) -> list[str]:
     if checkpoint.imported is not None and not checkpoint.git_sha:
         return []  # the run starts from the current checkout
-    head = None, store.objects.head()[0]
+    head = None, store.objects.read_head()[0]
     old = (previous.tree, previous.git_sha) if previous is not None else head
     new = (checkpoint.tree, checkpoint.git_sha)
     try:

@@ -14,7 +14,7 @@ from gitckpt.git.objects import diff, encoding
 from gitckpt.git.objects.encoding import MalformedTree, decode_tree, object_id
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.worktree import modules, operation
-from gitckpt.git.worktree.administration import IndexGone, is_corrupt
+from gitckpt.git.worktree.administration import IndexGone, is_index_corrupt
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.arguments import quote_path
 from gitckpt.model.checkpoint import Omitted, Suspect, Worktree
@@ -29,8 +29,8 @@ from gitckpt.store.snapshot.status import Survey, all_parents_of, survey_worktre
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.contents.plain_files import TreeWriter
-    from gitckpt.git.contents.refusal import Refused
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.contents.refusal import RefusedFile
+    from gitckpt.git.objects.writer import ObjectDatabase
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
 
@@ -81,7 +81,9 @@ class CaptureResult:
     is_as_stored: bool = False  # whether git converts no file (line ends, filters)
 
 
-def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) -> CaptureResult:
+def capture(
+    index: PrivateIndex, objects: ObjectDatabase, commit: str, limits: Limits
+) -> CaptureResult:
     """Capture the files, the index and an operation in progress of a worktree.
 
     `commit` is the commit of HEAD, or "" on an unborn branch. If `limits.timeout` passes, the
@@ -100,7 +102,7 @@ def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) 
 
 def capture_in(
     index: PrivateIndex,
-    objects: Objects,
+    objects: ObjectDatabase,
     commit: str,
     limits: Limits,
     also: Collection[bytes] = (),
@@ -121,14 +123,14 @@ def capture_in(
     except GitError as error:
         from gitckpt.git.contents import refusal
 
-        if refusal.was_pruned(error):
+        if refusal.was_directory_pruned(error):
             raise FilesPruned from None
         message = f"cannot capture the files of {top}: {error.message}"
         unreadable_match = _UNREADABLE.search(error.stderr)
         if unreadable_match is not None:
             raise DamagedObject(message, unreadable_match[1]) from None
         # If objects cannot be stored, a checkpoint without files cannot either: no such hint.
-        hint = error.hint or (None if refusal.is_unstorable(error) else _WITHOUT)
+        hint = error.hint or (None if refusal.is_storage_failure(error) else _WITHOUT)
         raise WorktreeError(message, hint=hint) from None
 
 
@@ -137,7 +139,7 @@ class _Capture:
     """The parameters and intermediate results of one capture of a worktree."""
 
     index: PrivateIndex
-    objects: Objects
+    objects: ObjectDatabase
     commit: str
     limits: Limits
     also: Collection[bytes]
@@ -157,7 +159,7 @@ class _Capture:
     def run(self) -> CaptureResult:
         sparse_rules = self._survey()
         survey, repository = self.survey, self.index.repository
-        operation_name = repository.operation()
+        operation_name = repository.operation_in_progress()
         base_tree = manifest.base_tree(repository, self.commit)
         stages = self._write_index_trees() if survey.is_staged else {}
         if not survey.is_staged and manifest.INTENT in survey.flags:  # git does not compare these
@@ -167,7 +169,7 @@ class _Capture:
         paths_without_file = [*survey.deleted, *survey.flags.get(manifest.SKIPPED, ())]
         rule_directories = {*survey.directories, *all_parents_of({*self.also, *self.included})}
         # None if git converts nothing.
-        rules = attributes.read_rules(
+        rules = attributes.read_attribute_rules(
             repository, self.limits.git_settings(repository), rule_directories, paths_without_file
         )
         files = self._write_files_tree(base_tree, rules, paths)
@@ -175,7 +177,7 @@ class _Capture:
         raw_tree = manifest.write_raw(repository, self.objects, inexact_files.raw | self.as_is)
         directories, modes = self._read_layout(files)
         for path in survey.nested:
-            oid = modules.read_head(os.path.join(self.top, path))
+            oid = modules.read_submodule_head(os.path.join(self.top, path))
             self.omitted.append(Omitted(quote_path(path), _NESTED, oid=oid))
         self.omitted += [*survey.submodules.values(), *survey.passed_over]
         content = manifest.Contents(files, stages, survey.flags, sparse=sparse_rules, raw=raw_tree)
@@ -198,13 +200,15 @@ class _Capture:
         captured = replace(captured, is_as_stored=rules is None)
         if self.writer is None:
             return captured
-        return replace(captured, parts=self.writer.oids, unlisted=[*self.read, *survey.deleted])
+        return replace(
+            captured, parts=self.writer.written_oids, unlisted=[*self.read, *survey.deleted]
+        )
 
     def _write(self, content: manifest.Contents, under_way: str | None, *, dirty: bool) -> Worktree:
         repository, needed = self.index.repository, None
         if under_way:
-            state = operation.collect(repository)
-            if bounds.is_too_large(state):
+            state = operation.collect_operation_files(repository)
+            if bounds.is_operation_too_large(state):
                 reason = f"the state of the {under_way} in progress: {bounds.OPERATION}"
                 self.omitted.append(Omitted(".git", reason))
                 under_way, state = None, {}
@@ -224,9 +228,9 @@ class _Capture:
         try:
             self.survey, sparse_settings = survey_worktree(self.index)
         except GitError as error:
-            if isinstance(error, DeadlinePassed) or not is_corrupt(error):
+            if isinstance(error, DeadlinePassed) or not is_index_corrupt(error):
                 raise
-            self.index.rebuild(self.commit)
+            self.index.rebuild_from_commit(self.commit)
             reason = "git cannot read the index, so staged changes are not captured"
             self.omitted.append(Omitted(".git/index", reason))
             self.survey, sparse_settings = survey_worktree(self.index)
@@ -243,8 +247,8 @@ class _Capture:
         directories = exact_files.find_empty_directories(
             self.index.repository, self.top, candidate_directories, files
         )
-        modes = exact_files.find_narrow_directories(survey.modes)
-        modes |= exact_files.find_narrow_files(self.top, self.read)
+        modes = exact_files.find_narrow_directory_modes(survey.modes)
+        modes |= exact_files.find_narrow_file_modes(self.top, self.read)
         limit = exact_files.MOST
         if (excess := len(directories) - limit) > 0:
             reason = f"an empty directory, as are {excess - 1} more: a snapshot keeps {limit}"
@@ -263,12 +267,16 @@ class _Capture:
         repository = self.index.repository
         zero_oid = b"0" * len(object_id("blob", b"", repository.object_format))
         with PrivateIndex(repository, self.index.deadline) as scratch_index:
-            scratch_index.copy_from(self.index.path)
-            scratch_index.put(b"0 %s 0\t%s" % (zero_oid, path) for path in self.survey.unmerged)
+            scratch_index.copy_index_from(self.index.path)
+            scratch_index.put_entries(
+                b"0 %s 0\t%s" % (zero_oid, path) for path in self.survey.unmerged
+            )
             trees = {0: scratch_index.write_tree()}
             for stage, entries in self.survey.conflicts.items():
                 scratch_index.git("read-tree", "--empty")
-                scratch_index.put(b"%s 0\t%s" % tuple(entry.split(b"\t", 1)) for entry in entries)
+                scratch_index.put_entries(
+                    b"%s 0\t%s" % tuple(entry.split(b"\t", 1)) for entry in entries
+                )
                 trees[stage] = scratch_index.write_tree()
         return trees
 
@@ -287,16 +295,18 @@ class _Capture:
         deleted_attributes = {path for path in to_drop if os.path.basename(path) == _ATTRIBUTES}
         # git would not look at these, or not drop their stages.
         unreachable_paths = set(filter(self._is_unreachable_by_git, to_drop - deleted_attributes))
-        index.update("--force-remove", sorted(unreachable_paths))
+        index.update_paths("--force-remove", sorted(unreachable_paths))
         oids = unfiltered.load_record(index.repository)
-        unfiltered.add_unfiltered(index, {path: oids[path] for path in paths if path in oids})
+        unfiltered.add_unfiltered_to_index(
+            index, {path: oids[path] for path in paths if path in oids}
+        )
         to_add = [path for path in paths if path not in to_drop and path not in oids]
         self._add_files([*sorted(to_drop - deleted_attributes - unreachable_paths), *to_add])
         our_entries = _choose_sides(survey)
         unread_conflicts = sorted(self.unread & our_entries.keys())
-        index.put(b"%s %s 0\t%s" % (*our_entries[path], path) for path in unread_conflicts)
+        index.put_entries(b"%s %s 0\t%s" % (*our_entries[path], path) for path in unread_conflicts)
         # Last: their filters must apply to the other files, lest a secret is stored in plain text.
-        index.update("--force-remove", sorted(deleted_attributes))
+        index.update_paths("--force-remove", sorted(deleted_attributes))
         return index.write_tree()
 
     def _build_plain_tree(self, base: str, deleted: set[bytes]) -> str | None:
@@ -310,12 +320,14 @@ class _Capture:
         from gitckpt.git.contents import unfiltered
         from gitckpt.git.contents.plain_files import TreeWriter
 
-        if conversion.has_verdicts(repository) or unfiltered.load_record(repository):
+        if conversion.has_conversion_cache(repository) or unfiltered.load_record(repository):
             return None
         writer = TreeWriter(repository, self.objects)
-        tree = writer.tree(base, deleted, self.read, set(self.read).difference(survey.changed))
+        tree = writer.write_changed_tree(
+            base, deleted, self.read, set(self.read).difference(survey.changed)
+        )
         self.writer = writer if tree is not None else None
-        self.index.require_time("write-tree")
+        self.index.require_time_left("write-tree")
         return tree
 
     def _list_untracked_files(self) -> list[bytes]:
@@ -371,27 +383,27 @@ class _Capture:
         if len(readable_paths) < _MANY:
             self._add_to_index(readable_paths)
             return
-        from gitckpt.git.contents.bounds import Quarantine
+        from gitckpt.git.contents.bounds import ObjectQuarantine
 
-        with Quarantine(self.index.repository) as quarantine:
+        with ObjectQuarantine(self.index.repository) as quarantine:
             options, environment = quarantine.options, quarantine.environment
             for start in range(0, len(readable_paths), _AT_ONCE):
                 self._add_to_index(readable_paths[start : start + _AT_ONCE], options, environment)
-            quarantine.migrate(self.index.deadline)
+            quarantine.migrate_objects(self.index.deadline)
 
     def _add_to_index(
         self, paths: list[bytes], settings: Sequence[str] = (), env: Mapping[str, str] | None = None
     ) -> None:
         from gitckpt.git.contents import refusal
 
-        result = refusal.add_files(self.index, paths, settings, env)
+        result = refusal.add_files_to_index(self.index, paths, settings, env)
         self.converted += map(quote_path, result.converted)
         for refused_file in result.refused:
             reason, may_store_as_is = self._explain_refusal(refused_file)
             if not may_store_as_is or not self._store_as_is(refused_file.path):
                 self._omit(refused_file.path, reason)
 
-    def _explain_refusal(self, refused: Refused) -> tuple[str, bool]:
+    def _explain_refusal(self, refused: RefusedFile) -> tuple[str, bool]:
         from gitckpt.git.contents import refusal
 
         path, driver = refused.path, refused.driver
@@ -413,16 +425,18 @@ class _Capture:
         (oid,) = self.objects.write([("blob", data)], flushed=False)
         is_executable = os.lstat(os.path.join(self.top, path)).st_mode & 0o100
         mode = encoding.EXECUTABLE if is_executable else encoding.FILE
-        self.index.put([b"%s %s 0\t%s" % (mode, oid.encode("ascii"), path)])
+        self.index.put_entries([b"%s %s 0\t%s" % (mode, oid.encode("ascii"), path)])
         self.as_is[path] = oid
         return True
 
-    def _find_inexact_files(self, rules: attributes.AttributeRules | None) -> conversion.Converted:
-        if rules is None and not conversion.has_verdicts(self.index.repository):
-            return conversion.Converted()
+    def _find_inexact_files(
+        self, rules: attributes.AttributeRules | None
+    ) -> conversion.ConvertedFiles:
+        if rules is None and not conversion.has_conversion_cache(self.index.repository):
+            return conversion.ConvertedFiles()
         terms = self.limits.terms({*self.also, *self.included}, self.also)
         conversion_search = conversion.ConversionSearch(self.index, self.objects, rules, terms)
-        inexact_files = conversion_search.run(self.unread | self.as_is.keys())
+        inexact_files = conversion_search.find_converted_files(self.unread | self.as_is.keys())
         filtered = {quote_path(path) for path in inexact_files.required}.intersection(
             self.converted
         )
@@ -462,7 +476,7 @@ def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts | None
     """Return whether git can read all objects of a checkpoint's snapshot."""
     for submodule in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
         ref = ref_names.CHECKPOINTS + submodule.checkpoint
-        if not modules.is_ref_stored(repository, modules.unquote(submodule.path), ref):
+        if not modules.is_ref_in_submodule(repository, modules.unquote_path(submodule.path), ref):
             return False  # another process removed the checkpoint meanwhile
     if checkpoint.tree is None:
         return True
@@ -492,7 +506,7 @@ def own_objects(
 
 
 def _read_tree(repository: Repository, tree: str) -> encoding.Entries:
-    tree_object = next(repository.cat_file.contents([tree]))
+    tree_object = next(repository.cat_file.read_contents([tree]))
     if tree_object is None:
         raise MalformedTree("the object is missing")
     return decode_tree(tree_object[2], repository.object_format)
@@ -500,7 +514,7 @@ def _read_tree(repository: Repository, tree: str) -> encoding.Entries:
 
 def record_whole(
     repository: Repository,
-    objects: Objects,
+    objects: ObjectDatabase,
     attempt: Callable[[], Checkpoint],
     remove: Callable[[list[str]], object],
     say: Callable[[str], None],
@@ -548,7 +562,7 @@ def record_whole(
 
 def repair(
     repository: Repository,
-    objects: Objects,
+    objects: ObjectDatabase,
     checkpoint: Checkpoint,
     say: Callable[[str], None],
     parts: Parts | None = None,
@@ -573,7 +587,7 @@ _SNAPSHOT = re.compile(rb"^(files|raw|index/[0-3])/")  # prefixes of worktree pa
 
 
 def _rewrite_damaged_blobs(
-    repository: Repository, objects: Objects, checkpoint: Checkpoint
+    repository: Repository, objects: ObjectDatabase, checkpoint: Checkpoint
 ) -> tuple[list[str], CkptError | None]:
     messages = []
     error: CkptError | None = None
@@ -583,7 +597,7 @@ def _rewrite_damaged_blobs(
         if source is not None:
             origin = f"was rewritten from {quote_path(source)}"
             messages.append(f"the object {oid} was missing or damaged, and {origin}")
-        elif not paths and not is_committed and graph.move_aside(repository, oid):
+        elif not paths and not is_committed and graph.move_object_aside(repository, oid):
             messages.append(_moved_aside_message(repository, oid))
         else:
             names = ", ".join(quote_path(path) for path in sorted(set(paths))[:3])
@@ -599,14 +613,14 @@ def _moved_aside_message(repository: Repository, oid: str) -> str:
     return f"the object {oid} was damaged and is rewritten; the damaged file is in {directory}"
 
 
-def _move_aside(repository: Repository, objects: Objects, oid: str) -> bool:
+def _move_aside(repository: Repository, objects: ObjectDatabase, oid: str) -> bool:
     head = manifest.base_tree(repository, "HEAD")
     is_committed = oid in _list_paths_by_oid(objects, head, repository.object_format, set())
-    return not is_committed and graph.move_aside(repository, oid)
+    return not is_committed and graph.move_object_aside(repository, oid)
 
 
 def _damaged_objects(
-    repository: Repository, objects: Objects, checkpoint: Checkpoint
+    repository: Repository, objects: ObjectDatabase, checkpoint: Checkpoint
 ) -> dict[str, tuple[list[bytes], bool]]:
     if checkpoint.tree is None:
         return {}
@@ -620,7 +634,7 @@ def _damaged_objects(
 
 
 def _list_paths_by_oid(
-    objects: Objects, root: str, object_format: str, broken: set[str]
+    objects: ObjectDatabase, root: str, object_format: str, broken: set[str]
 ) -> dict[str, list[bytes]]:
     paths_by_oid: dict[str, list[bytes]] = {}
     trees: dict[str, bytes] = {root: b""}
@@ -645,20 +659,20 @@ def _list_paths_by_oid(
     return paths_by_oid
 
 
-def _write_file(repository: Repository, objects: Objects, oid: str, path: bytes) -> bool:
+def _write_file(repository: Repository, objects: ObjectDatabase, oid: str, path: bytes) -> bool:
     absolute = os.path.join(os.fsencode(repository.worktree or ""), path)
     try:
-        data = os.readlink(absolute) if os.path.islink(absolute) else regular.content(absolute)
+        data = os.readlink(absolute) if os.path.islink(absolute) else regular.read_content(absolute)
     except OSError:
         return False
     if object_id("blob", data, repository.object_format) == oid:
-        graph.move_aside(repository, oid)
+        graph.move_object_aside(repository, oid)
         objects.write([("blob", data)])  # also if a damaged pack has it: git would write nothing
         return True
     words = ("-c", "core.safecrlf=false", "hash-object", "--stdin", f"--path={os.fsdecode(path)}")
     if repository.git.run(*words, data=data, ok=(0, 1, 128)).out.decode("ascii").strip() != oid:
         return False
-    graph.move_aside(repository, oid)
+    graph.move_object_aside(repository, oid)
     repository.git.run(*words, "-w", data=data)
     fsync.flush(fsync.object_paths(repository.common_dir, [oid]))
     return True

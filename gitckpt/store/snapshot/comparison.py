@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from gitckpt.git.contents import attributes, conversion, exact_files
 from gitckpt.git.objects import diff
-from gitckpt.git.objects.diff import Difference
+from gitckpt.git.objects.diff import PathDifference
 from gitckpt.git.objects.encoding import LINK
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.index import PrivateIndex
@@ -18,12 +18,12 @@ from gitckpt.store.snapshot.manifest import ABSENT, SKIPPED, Contents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
 
 
 def compare(
     repository: Repository,
-    objects: Objects,
+    objects: ObjectDatabase,
     contents: Contents,
     commit: str,
     limits: Limits,
@@ -38,9 +38,9 @@ def compare(
     at other paths are ignored, as are all paths for which `stays` returns True. An operation in
     progress is compared only if `with_operation`.
     """
-    head = objects.head()[0]
+    head = objects.read_head()[0]
     with PrivateIndex(repository) as index:
-        index.start_status()
+        index.start_status_process()
         staged = staged_tree(repository, contents, commit)
         added_files = diff.diff_trees(repository, staged, contents.files)
         new_paths = [entry.path for entry in added_files if entry.status == "A"]
@@ -65,7 +65,7 @@ def compare(
     return descriptions + find_wrong_layout(repository, contents.directories, contents.modes)
 
 
-def _is_hidden(repository: Repository, contents: Contents, change: Difference) -> bool:
+def _is_hidden(repository: Repository, contents: Contents, change: PathDifference) -> bool:
     # git clears skip-worktree if a directory, such as one with ignored files, is at the path.
     if contents.sparse is None or change.status != "D":
         return False
@@ -84,7 +84,7 @@ def find_wrong_layout(
 
 def describe_unexpected(
     repository: Repository,
-    differing: Iterable[Difference],
+    differing: Iterable[PathDifference],
     deleted: Collection[bytes] | None,
     raw: Mapping[bytes, str],
 ) -> list[str]:
@@ -105,7 +105,7 @@ def describe_unexpected(
     return lines + [f"M {path.decode('utf-8', 'replace')}" for path in sorted(differing_raw_paths)]
 
 
-def _equals_git_checkout(repository: Repository, change: Difference) -> bool:
+def _equals_git_checkout(repository: Repository, change: PathDifference) -> bool:
     # The file may be right though git would store it differently, by newer attributes.
     if change.status != "M" or change.old_mode != change.new_mode or change.new_mode == LINK:
         return False
@@ -118,7 +118,7 @@ def _equals_git_checkout(repository: Repository, change: Difference) -> bool:
 
 def comparable_trees(
     repository: Repository,
-    objects: Objects,
+    objects: ObjectDatabase,
     old_side: tuple[str | None, str],
     new_side: tuple[str | None, str],
 ) -> tuple[str, str]:
@@ -143,14 +143,16 @@ def comparable_trees(
             raw_oids = manifest.raw_of(repository, side)
             paths_without_raw = [path for path in paths if path not in raw_oids]
             blobs = [(stored_oids[0][path], path) for path in paths_without_raw]
-            options = attributes.line_end_options(manifest.conversion_of(repository, snapshot))
+            options = attributes.make_line_end_options(manifest.conversion_of(repository, snapshot))
             file_data = conversion.convert_blobs(index, blobs, is_filtered=False, options=options)
             new_oids = objects.write([("blob", data or b"") for data in file_data], flushed=False)
             oids = dict(zip(paths_without_raw, new_oids, strict=True))
             oids |= {path: raw_oids[path] for path in paths if path in raw_oids}
             index.git("read-tree", side.files)
-            entries = [(mode, path) for path, mode, *_ in index.entries() if path in oids]
-            index.put(b"%s %s 0\t%s" % (mode, oids[path].encode(), path) for mode, path in entries)
+            entries = [(mode, path) for path, mode, *_ in index.list_entries() if path in oids]
+            index.put_entries(
+                b"%s %s 0\t%s" % (mode, oids[path].encode(), path) for mode, path in entries
+            )
             trees.append(index.write_tree())
     return trees[0], trees[1]
 

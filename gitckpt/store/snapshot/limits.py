@@ -18,7 +18,7 @@ from gitckpt.model.values import dataclass, field, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.contents.conversion import Terms
+    from gitckpt.git.contents.conversion import RawStorageRules
     from gitckpt.git.repository import Repository
 
 MB = 1000 * 1000
@@ -164,16 +164,20 @@ class Limits:
     def git_settings(self, repository: Repository) -> ConversionSettings:
         if self.configured is not None:
             return self.configured
-        return ConversionSettings.of(config.read(repository, f"^({attributes.SETTINGS})"))
+        return ConversionSettings.from_git_settings(
+            config.read_settings(repository, f"^({attributes.SETTINGS})")
+        )
 
-    def terms(self, included: Collection[bytes], regardless: Collection[bytes]) -> Terms:
+    def terms(self, included: Collection[bytes], regardless: Collection[bytes]) -> RawStorageRules:
         """Return the conditions for keeping the raw bytes of files that git converts.
 
         Files in `regardless` are always kept, files that look like secrets only if in `included`.
         """
-        from gitckpt.git.contents.conversion import Terms  # needed only if git converts files
+        from gitckpt.git.contents.conversion import (
+            RawStorageRules,  # needed only if git converts files
+        )
 
-        return Terms(
+        return RawStorageRules(
             self.max_file_size,
             is_secret=lambda path: path not in included and self.secret_pattern(path) is not None,
             text=f"{self.max_file_size} {self.secrets} {self.include}",

@@ -23,7 +23,7 @@ from gitckpt.model.values import dataclass, field, replace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.diff import Leaf
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
     from gitckpt.model.checkpoint import Checkpoint
 
 
@@ -37,7 +37,7 @@ INTENDED = {"executable": intent.EXECUTABLE, "link": intent.LINK, "repository": 
 
 VERIFY = "find the cause: git ckpt verify"
 
-base_tree = bounds.base_tree
+base_tree = bounds.tree_of_commit
 
 
 @dataclass(slots=True)
@@ -116,9 +116,9 @@ def files_of(repository: Repository, checkpoint: Checkpoint) -> str:
 def tree_of_files(repository: Repository, snapshot: str | None, commit: str) -> str:
     """Return the tree of a snapshot's files; without a snapshot, that of `commit`."""
     if snapshot is None and not commit:
-        return encoding.empty_tree(repository.object_format)
+        return encoding.empty_tree_oid(repository.object_format)
     name = f"{commit}^{{tree}}" if snapshot is None else f"{snapshot}:files"
-    bounds.require_sound(repository, snapshot, commit)
+    bounds.require_sound_snapshot(repository, snapshot, commit)
     object_info = repository.cat_file.info(name)
     if object_info is None:
         raise WorktreeError(f"{name} is missing", hint=VERIFY)
@@ -126,7 +126,7 @@ def tree_of_files(repository: Repository, snapshot: str | None, commit: str) -> 
 
 
 class _PendingObjects:
-    def __init__(self, repository: Repository, objects: Objects) -> None:
+    def __init__(self, repository: Repository, objects: ObjectDatabase) -> None:
         self._format = repository.object_format
         self._objects = objects
         self._contents: list[tuple[str, bytes]] = []
@@ -156,7 +156,7 @@ class _PendingObjects:
         self._objects.write(self._contents, flushed=False)
 
 
-def write(repository: Repository, objects: Objects, content: Contents) -> str:
+def write(repository: Repository, objects: ObjectDatabase, content: Contents) -> str:
     """Write a snapshot and return the oid of its tree; the caller flushes the objects."""
     pending = _PendingObjects(repository, objects)
     trees: dict[bytes, str | None] = {b"files": content.files, RAW: content.raw}
@@ -186,19 +186,23 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
     return tree
 
 
-def contents_of(checkpoint: Checkpoint, repository: Repository, objects: Objects) -> Contents:
-    bounds.require_sound(repository, checkpoint.tree, checkpoint.git_sha)
+def contents_of(
+    checkpoint: Checkpoint, repository: Repository, objects: ObjectDatabase
+) -> Contents:
+    bounds.require_sound_snapshot(repository, checkpoint.tree, checkpoint.git_sha)
     contents = read(repository, objects, checkpoint.tree, checkpoint.git_sha)
     return replace(contents, is_of_commit=checkpoint.worktree is None)
 
 
-def read(repository: Repository, objects: Objects, tree: str | None, commit: str) -> Contents:
+def read(
+    repository: Repository, objects: ObjectDatabase, tree: str | None, commit: str
+) -> Contents:
     """Read the snapshot `tree`; if `tree` is None, return the contents of `commit`."""
     if tree is None:
         return Contents(base_tree(repository, commit))
     reader = _SnapshotReader(repository, objects)
     parts = reader.entries(tree)
-    bounds.require_shape(parts, tree)
+    bounds.require_snapshot_shape(parts, tree)
     stage_entries = reader.entries(parts[b"index"][1]) if b"index" in parts else {}
 
     def blob(name: bytes) -> bytes:
@@ -225,7 +229,9 @@ def read(repository: Repository, objects: Objects, tree: str | None, commit: str
     )
 
 
-def write_raw(repository: Repository, objects: Objects, raw: Mapping[bytes, str]) -> str | None:
+def write_raw(
+    repository: Repository, objects: ObjectDatabase, raw: Mapping[bytes, str]
+) -> str | None:
     if not raw:
         return None
     pending_objects = _PendingObjects(repository, objects)
@@ -257,7 +263,7 @@ def raw_tree(repository: Repository, tree: str | None) -> str | None:
 def conversion_of(repository: Repository, tree: str | None) -> bytes:
     if tree is None:
         return b""
-    blob = next(repository.cat_file.contents([f"{tree}:{CONVERSION.decode()}"], budget.LIST))
+    blob = next(repository.cat_file.read_contents([f"{tree}:{CONVERSION.decode()}"], budget.LIST))
     return blob[2] if blob is not None and blob[1] == "blob" else b""
 
 
@@ -289,7 +295,7 @@ def decode_snapshot_tree(data: bytes, repository: Repository, tree: str) -> Entr
 
 
 class _SnapshotReader:
-    def __init__(self, repository: Repository, objects: Objects) -> None:
+    def __init__(self, repository: Repository, objects: ObjectDatabase) -> None:
         self._repository = repository
         self._objects = objects
 
@@ -345,7 +351,7 @@ class Extras:
     modes: Mapping[bytes, int]  # permission bits narrower than the umask allows, by path
 
 
-def extras(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> Extras:
+def extras(repository: Repository, objects: ObjectDatabase, checkpoint: Checkpoint) -> Extras:
     if checkpoint.tree is None:
         return Extras((), (), {})
     contents = contents_of(checkpoint, repository, objects)
@@ -355,7 +361,7 @@ def extras(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> 
 def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, beside: bool) -> bytes:
     """Return a file's content; with `beside`, of a run's file outside the worktree."""
     if beside:
-        bounds.require_sound(repository, checkpoint.tree, "")
+        bounds.require_sound_snapshot(repository, checkpoint.tree, "")
         trees = [f"{checkpoint.tree}:{_BESIDE}"] if checkpoint.tree is not None else []
     else:
         raw = raw_tree(repository, checkpoint.tree)  # first: it holds the bytes of the file
@@ -364,7 +370,7 @@ def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, besi
     for tree in trees:
         oid = _find_blob(repository, tree, path)
         if oid is not None:
-            blob = next(repository.cat_file.contents([oid]))
+            blob = next(repository.cat_file.read_contents([oid]))
             if blob is None:
                 raise WorktreeError(f"{oid}, the content of {name}, is missing", hint=VERIFY)
             return blob[2]
@@ -374,7 +380,7 @@ def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, besi
 
 
 def _find_blob(repository: Repository, tree: str, path: bytes) -> str | None:
-    if not encoding.stays_within(path) or repository.cat_file.info(tree) is None:
+    if not encoding.has_no_dotdot(path) or repository.cat_file.info(tree) is None:
         return None
     # `cat-file` reads a name per line, and a path may contain newlines.
     entry = diff.find_leaf(repository, tree, path)
@@ -387,11 +393,13 @@ def turn_into(
     """Set an index to that of a snapshot; `listed` is the index's tree, if known."""
     staged_tree = contents.index.get(0) if contents.index else base_tree(index.repository, commit)
     if listed is None or staged_tree is None:
-        index.edit("read-tree", *(["--reset", staged_tree] if staged_tree else ["--empty"]))
+        index.edit_index("read-tree", *(["--reset", staged_tree] if staged_tree else ["--empty"]))
     else:  # takes half the time, as few entries differ
         changes = diff.diff_trees(index.repository, listed, staged_tree)
-        index.put(item.line for item in sorted(changes, key=lambda item: item.status != "D"))
-    index.put(conflict_lines(index.repository, contents))
+        index.put_entries(
+            item.index_info_line for item in sorted(changes, key=lambda item: item.status != "D")
+        )
+    index.put_entries(conflict_lines(index.repository, contents))
     add_intent_entries(index, contents, contents.flags.get(INTENT, ()))
     for flag in (ASSUMED, SKIPPED):
         change_flag(index, flag, contents.flags.get(flag, ()), ())
@@ -417,6 +425,6 @@ def change_flag(
 ) -> None:
     if not to_set and not to_clear:
         return
-    paths_with_entry = {path for path, _, _, stage, _ in index.entries() if stage == 0}
+    paths_with_entry = {path for path, _, _, stage, _ in index.list_entries() if stage == 0}
     for option, paths in ((f"--{flag}", to_set), (f"--no-{flag}", to_clear)):
-        index.update(option, sorted(set(paths).intersection(paths_with_entry)))
+        index.update_paths(option, sorted(set(paths).intersection(paths_with_entry)))

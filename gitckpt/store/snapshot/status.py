@@ -147,17 +147,17 @@ def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
     The settings are None if the checkout is not sparse. Clears the flags assume-unchanged and
     skip-worktree in the private index; `Survey.flags` lists the paths that had them.
     """
-    processes = [index.status()]  # the last one is `git status`
+    processes = [index.take_status_process()]  # the last one is `git status`
     try:
         if not index.has_valid_checksum():
             raise GitError(["ls-files"], 128, "index file corrupt")
-        processes.insert(0, index.start("ls-files", "-v", "-z"))
-        sparse_settings = intent.read_sparse(index.repository)  # while git status runs
+        processes.insert(0, index.start_git("ls-files", "-v", "-z"))
+        sparse_settings = intent.read_sparse_checkout(index.repository)  # while git status runs
         survey = Survey()
-        survey.leading = all_parents_of(_read_flags(index.finish(processes[0]), survey))
+        survey.leading = all_parents_of(_read_flags(index.wait_for_output(processes[0]), survey))
         if _clear_flags(index, survey, is_sparse=sparse_settings is not None):
-            processes.append(index.status())
-            processes[1].kill_group()
+            processes.append(index.take_status_process())
+            processes[1].kill_process_group()
         scan = DirectoryScan(index, os.fsencode(index.repository.worktree or ""))
         survey.apart = modules.find_git_dirs_inside(index.repository)
         # While git status runs.
@@ -166,16 +166,16 @@ def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
     finally:
         for process in processes:
             if not process.has_ended:
-                process.kill_group()
+                process.kill_process_group()
     _exclude_git_dirs(scan.top, survey)
     # `git status` shows an intent-to-add entry without a file like an empty file, and no modes.
-    empty_oid = intent.intent_oid(index.repository.object_format) if survey.vanished else b""
+    empty_oid = intent.intent_to_add_oid(index.repository.object_format) if survey.vanished else b""
     vanished_intents = [path for path, oid in survey.vanished.items() if oid == empty_oid]
-    intent_modes = intent.find_intent_entries(
+    intent_modes = intent.find_intent_to_add_entries(
         index, [*survey.flags.get(INTENT, ()), *vanished_intents]
     )
     survey.flags.update(intent_flags(intent_modes))
-    intent.forget_trees(index, sorted(intent_modes))
+    intent.drop_cached_trees(index, sorted(intent_modes))
 
     untracked_parents = all_parents_of(survey.untracked)
     scan.scan(untracked_parents)
@@ -198,19 +198,19 @@ def _finish_status(index: PrivateIndex, children: list[Child]) -> bytes:
     remaining_tries = TRIES
     while True:
         try:
-            return index.finish(children[-1])
+            return index.wait_for_output(children[-1])
         except GitError as error:
             remaining_tries -= 1
             if options:
                 raise
             if remaining_tries and has_file_changed(error):
-                index.unlock()
+                index.delete_lock()
             # Files that need a failing required filter count as changed.
             elif failed_filters := find_failing_filters(index.repository, error):
                 options = disable_filters(failed_filters)
             else:
                 raise
-        children.append(index.status(*options))
+        children.append(index.take_status_process(*options))
 
 
 def _read_flags(listing: bytes, survey: Survey) -> list[bytes]:
@@ -232,14 +232,14 @@ def _clear_flags(index: PrivateIndex, survey: Survey, *, is_sparse: bool) -> boo
         if absent:
             survey.flags[ABSENT] = absent
             skipped_paths = sorted(set(skipped_paths) - set(absent))
-    index.update("--no-assume-unchanged", assumed_paths)
-    index.update("--no-skip-worktree", skipped_paths)
+    index.update_paths("--no-assume-unchanged", assumed_paths)
+    index.update_paths("--no-skip-worktree", skipped_paths)
     return bool(assumed_paths or skipped_paths)
 
 
 def all_parents_of(paths: Iterable[bytes]) -> set[bytes]:
     """Return all parent directories of paths, including the top (the empty path)."""
-    return exact_files.add_parents({path.rpartition(b"/")[0] for path in paths}) | {b""}
+    return exact_files.add_parent_directories({path.rpartition(b"/")[0] for path in paths}) | {b""}
 
 
 def _read_status(out: bytes, survey: Survey) -> None:
@@ -307,13 +307,13 @@ def _read_submodules(
     unlisted_repositories = {path + b"/" for path in scan.repositories}.difference(survey.nested)
     if not survey_before and not bare and not unlisted_repositories:
         return
-    for path, _, staged_oid, _, _ in index.entries(GITLINK):
+    for path, _, staged_oid, _, _ in index.list_entries(GITLINK):
         absolute_path = os.path.join(scan.top, path)
         if not os.path.lexists(os.path.join(absolute_path, b".git")):
             if path in bare and any(file_names for _, _, file_names in os.walk(absolute_path)):
                 survey.passed_over.append(Omitted(quote_path(path + b"/"), _PASSED_OVER))
             continue
         dirty = path in survey_before and bool(survey_before[path].dirty)
-        oid = modules.read_head(absolute_path) if path in survey_before else staged_oid
+        oid = modules.read_submodule_head(absolute_path) if path in survey_before else staged_oid
         reason = f"a submodule{' with uncommitted changes' if dirty else ''}: its files stay in it"
         survey.submodules[path] = Omitted(quote_path(path), reason, oid=oid, dirty=dirty)

@@ -38,7 +38,7 @@ from gitckpt.store.worktrees.plan import ADOPT, MAKE, ResumePlan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
 
 _ALONE = (*NO_HOOKS, "-c", "worktree.useRelativePaths=false")
 
@@ -66,7 +66,7 @@ class WorktreeOpener:
     """
 
     repository: Repository
-    objects: Objects
+    objects: ObjectDatabase
     checkpoint: Checkpoint
     plan: ResumePlan
     owner: Owner
@@ -82,12 +82,12 @@ class WorktreeOpener:
                 differs from the checkpoint. Nothing that existed before is changed.
         """
         repository, plan = self.repository, self.plan
-        private_dirs.require_own(plan.path)
+        private_dirs.require_own_directory(plan.path)
         for entry in plan.forget:
             self.rescue(entry.git_dir, entry.path)
             administration.remove_git_dir(repository, entry.git_dir)
         if plan.relink:
-            administration.repair(repository, plan.path)
+            administration.repair_worktree(repository, plan.path)
         if plan.action == MAKE:
             return self._make_worktree()
         if plan.action == ADOPT:
@@ -95,7 +95,7 @@ class WorktreeOpener:
         remarks = self._mend_head()
         with contextlib.closing(_require_worktree(repository, plan.path)) as worktree:
             try:
-                failing_paths = tuple(unfiltered.complete_recorded(worktree))
+                failing_paths = tuple(unfiltered.filter_recorded_again(worktree))
             except GitError as error:
                 message = f"cannot write files of {plan.path}: {error.message}"
                 raise WorktreeError(message) from None
@@ -106,16 +106,19 @@ class WorktreeOpener:
         self._require_objects()
         root = os.path.dirname(path)
         try:
-            private_dirs.make_directory(root)
+            private_dirs.make_private_directory(root)
         except OSError as error:
             hint = "choose another directory: git ckpt resume --into DIR"
             raise WorktreeError(f"cannot make {root}: {error.strerror}", hint=hint) from None
-        with private_dirs.hold_open(root), ownership.temporary_path(repository, path) as new_path:
+        with (
+            private_dirs.hold_directory_open(root),
+            ownership.temporary_path(repository, path) as new_path,
+        ):
             failing_paths = self._add_worktree(new_path)
             with contextlib.closing(_require_worktree(repository, new_path)) as worktree:
                 remarks, failing_paths = self._restore_files(worktree, failing_paths)
             is_moved = _move_worktree(repository, new_path, path)
-        administration.flush(repository, path)
+        administration.flush_worktree(repository, path)
         paths = tuple(failing_paths)
         return OpenResult(path, True, tuple(remarks), paths) if is_moved else None
 
@@ -130,16 +133,16 @@ class WorktreeOpener:
                 self._set_head(worktree)
                 contents = manifest.contents_of(self.checkpoint, repository, self.objects)
                 files, remarks = self._choose_operation(repository, contents)
-                contents.operation = operation.detach(repository, files)
+                contents.operation = operation.detach_operation(repository, files)
                 with PrivateIndex(worktree) as index:
                     manifest.turn_into(index, contents, self.checkpoint.git_sha)
-                    index.install()
-                operation.bring_back(worktree, contents.operation)
+                    index.replace_user_index()
+                operation.restore_operation(worktree, contents.operation)
                 ownership.write_owner(worktree, self.owner)
                 worktree.close()
                 os.replace(os.path.join(temporary_path, ".git"), os.path.join(path, ".git"))
-                administration.repair(repository, path)
-                administration.flush(repository, path)
+                administration.repair_worktree(repository, path)
+                administration.flush_worktree(repository, path)
             except GitError as error:
                 message = f"cannot make {path} a worktree again: {error.message}"
                 raise WorktreeError(message) from None
@@ -184,7 +187,7 @@ class WorktreeOpener:
             branch = operation.find_rebased_branch(files)
             if branch is not None:
                 remarks.append(operation.hint_on_branch(branch))
-            contents.operation = operation.detach(worktree, files)
+            contents.operation = operation.detach_operation(worktree, files)
             show_command = f"git ckpt show {checkpoint.id[: ids.SHORT]}"
             hint = f"compare: {show_command}; git ls-tree -r refs/ckpt/trees/{checkpoint.id}"
             still_failing = fill_worktree(worktree, contents, checkpoint, self.limits, hint)
@@ -235,19 +238,19 @@ class WorktreeOpener:
     def _set_head(self, worktree: Repository) -> None:
         checkpoint, commit = self.checkpoint, self.checkpoint.git_sha
         if self.plan.branch is not None:
-            worktree.point_head(BRANCHES + self.plan.branch)
+            worktree.set_head(BRANCHES + self.plan.branch)
         elif not commit:
             branch = BRANCHES + (checkpoint.branch or "main")
             if not is_branch_free(worktree, branch) or worktree.cat_file.info(branch) is not None:
                 branch = f"{BRANCHES}ckpt/{checkpoint.id[: ids.SHORT]}"
-            worktree.point_head(branch)
+            worktree.set_head(branch)
         else:
             # `git status` reads in the reflog where HEAD was detached, so HEAD has to change twice.
             # A fetched name is not safe as an argument.
             branch = "".join(filter(str.isprintable, checkpoint.branch or ""))
             message = f"checkout: moving from {branch or commit} to {commit}"
-            worktree.point_head(f"{BRANCHES}ckpt/{checkpoint.id}", options=_ALONE)
-            worktree.point_head(commit, message, options=_ALONE)
+            worktree.set_head(f"{BRANCHES}ckpt/{checkpoint.id}", options=_ALONE)
+            worktree.set_head(commit, message, options=_ALONE)
 
 
 def default_root(repository: Repository, configured: str | None) -> str:
@@ -257,7 +260,7 @@ def default_root(repository: Repository, configured: str | None) -> str:
         directory = os.path.expanduser(configured)
         return os.path.normpath(os.path.join(main_worktree or repository.common_dir, directory))
     if main_worktree is None:
-        values = config.read(repository, r"^core\.bare$").get("core.bare", ["false"])
+        values = config.read_settings(repository, r"^core\.bare$").get("core.bare", ["false"])
         reason = "is bare" if config.is_true(values[-1]) else "does not name its main worktree"
         hint = "choose a directory: git config ckpt.worktreeDir DIR, or git ckpt resume --into DIR"
         message = f"no directory for worktrees: {repository.common_dir} {reason}"
@@ -273,12 +276,12 @@ def _move_worktree(repository: Repository, temporary: str, path: str) -> bool:
         if os.path.lexists(path):
             return False
         raise WorktreeError(f"cannot make the worktree {path}: {error.strerror}") from None
-    administration.repair(repository, path)
+    administration.repair_worktree(repository, path)
     return True
 
 
 def _require_worktree(repository: Repository, path: str) -> Repository:
-    worktree = administration.open_linked(repository, path)
+    worktree = administration.open_linked_worktree(repository, path)
     if worktree is None:
         hint = "check the repository: git ckpt doctor"
         raise WorktreeError(f"git made no worktree at {path}", hint=hint)
@@ -306,7 +309,7 @@ def worktrees_with_branch(repository: Repository, ref: str) -> list[str]:
     records = [record.split(b"\0") for record in listing.split(b"\0\0") if record]
     branch = b"branch " + os.fsencode(ref)
     paths = {os.fsdecode(lines[0].partition(b" ")[2]) for lines in records if branch in lines}
-    for git_dir, path in administration.registered(repository):
+    for git_dir, path in administration.list_worktrees(repository):
         if path in paths and ownership.is_gone(repository, git_dir, path):
             paths.remove(path)
     return sorted(paths)
@@ -327,38 +330,38 @@ def fill_worktree(
         link = os.path.join(worktree.git_dir, "git-crypt")
         if os.path.isdir(keys_dir) and not os.path.lexists(link):
             os.symlink(keys_dir, link)
-        sparse.restore_sparse(worktree, contents.sparse)
+        sparse.restore_sparse_checkout(worktree, contents.sparse)
         with PrivateIndex(worktree) as index:
             failing_paths = _write_files(index, contents)
             if contents.directories or contents.modes:
                 top = worktree.worktree or ""
                 exact_files.bring_back(top, contents.directories, contents.modes)
-                index.refresh()  # their ctime has changed
+                index.refresh_stat_data()  # their ctime has changed
             if contents.absent_paths:
                 # Skipped entries without a file, whatever the patterns of the sparse checkout; but
                 # only paths that git has written: others are unsafe.
-                paths = {path for path, *_, tag in index.entries() if tag == b"H"}
+                paths = {path for path, *_, tag in index.list_entries() if tag == b"H"}
                 for path in paths.intersection(contents.absent_paths):
                     absolute_path = os.path.join(os.fsencode(worktree.worktree or ""), path)
                     is_submodule = stat.S_ISDIR(os.lstat(absolute_path).st_mode)
                     (os.rmdir if is_submodule else os.unlink)(absolute_path)
             raw_oids = manifest.raw_of(worktree, contents)
-            exact_files.restore_raw(worktree, raw_oids)
-            exact_files.refresh_entries(index, raw_oids.keys())
+            exact_files.restore_raw_bytes(worktree, raw_oids)
+            exact_files.refresh_index_entries(index, raw_oids.keys())
             if failing_paths:
-                unfiltered.forget_files(worktree, raw_oids)
-            if unfiltered.uses_annex(worktree):
+                unfiltered.forget_unfiltered_files(worktree, raw_oids)
+            if unfiltered.uses_git_annex(worktree):
                 blobs = blobs_of(worktree, contents.files).items()
-                unfiltered.populate_annexed(
+                unfiltered.populate_annexed_files(
                     index, {path: oid for path, oid in blobs if path not in raw_oids}
                 )
             manifest.turn_into(index, contents, commit, contents.files)
-            index.install()
-        operation.bring_back(worktree, contents.operation)
+            index.replace_user_index()
+        operation.restore_operation(worktree, contents.operation)
     except GitError as error:
-        if missing_oids := graph.list_missing(worktree, contents.files, None):
-            has_promisor = graph.find_promisor(worktree) is not None
-            raise graph.missing_error(missing_oids, is_promised=has_promisor) from None
+        if missing_oids := graph.list_missing_objects(worktree, contents.files, None):
+            has_promisor = graph.find_promisor_remote(worktree) is not None
+            raise graph.missing_objects_error(missing_oids, is_promised=has_promisor) from None
         message = f"cannot restore the files {contents.files}: {error.message}"
         raise WorktreeError(message, hint=error.hint) from None
     # A separate writer, closed at once: no ref protects the objects that it writes from a gc.
@@ -375,17 +378,19 @@ def fill_from_commit(worktree: Repository, options: Sequence[str]) -> list[bytes
 
     def attempt(filter_options: list[str]) -> None:
         arguments = ("reset", "--quiet", "--hard", "--no-recurse-submodules")
-        env = graph.fetch_variables(worktree)
+        env = graph.variables_allowing_fetch(worktree)
         worktree.git.run(*PARALLEL, *options, *filter_options, *arguments, env=env)
 
-    paths, failing_paths = unfiltered.write(worktree, lambda: blobs_of(worktree, "HEAD"), attempt)
-    has_annex = unfiltered.uses_annex(worktree)
+    paths, failing_paths = unfiltered.write_files_despite_filters(
+        worktree, lambda: blobs_of(worktree, "HEAD"), attempt
+    )
+    has_annex = unfiltered.uses_git_annex(worktree)
     if paths or has_annex:
         with PrivateIndex(worktree) as index:
-            unfiltered.update_index(index, paths, failing_paths)
+            unfiltered.stage_files(index, paths, failing_paths)
             if has_annex:
-                unfiltered.populate_annexed(index, blobs_of(worktree, "HEAD"))
-            index.install()
+                unfiltered.populate_annexed_files(index, blobs_of(worktree, "HEAD"))
+            index.replace_user_index()
     return sorted(failing_paths)
 
 
@@ -394,7 +399,7 @@ def blobs_of(repository: Repository, tree: str) -> dict[bytes, str]:
 
 
 def _write_files(index: PrivateIndex, contents: Contents) -> list[bytes]:
-    repository, fetch_env = index.repository, graph.fetch_variables(index.repository)
+    repository, fetch_env = index.repository, graph.variables_allowing_fetch(index.repository)
 
     def attempt(options: list[str]) -> None:
         index.run(*options, *PARALLEL, "read-tree", "--reset", "-u", contents.files, env=fetch_env)
@@ -402,18 +407,20 @@ def _write_files(index: PrivateIndex, contents: Contents) -> list[bytes]:
             return
         # Captured files that the sparse checkout excludes.
         captured_skips = set(contents.flags.get(SKIPPED, ()))
-        skipped_paths = [path for path, *_, tag in index.entries() if tag == b"S"]
+        skipped_paths = [path for path, *_, tag in index.list_entries() if tag == b"S"]
         if to_check_out := [path for path in skipped_paths if path not in captured_skips]:
-            index.update("--no-skip-worktree", to_check_out)
+            index.update_paths("--no-skip-worktree", to_check_out)
             arguments = ("checkout-index", "--force", "--index", "-z", "--stdin")
             index.run(
                 *options, *PARALLEL, *arguments, data=encode_paths(to_check_out), env=fetch_env
             )
 
     tree = contents.files
-    paths, failing_paths = unfiltered.write(repository, lambda: blobs_of(repository, tree), attempt)
+    paths, failing_paths = unfiltered.write_files_despite_filters(
+        repository, lambda: blobs_of(repository, tree), attempt
+    )
     if paths:
-        unfiltered.update_index(index, paths, failing_paths)
+        unfiltered.stage_files(index, paths, failing_paths)
     return sorted(failing_paths)
 
 

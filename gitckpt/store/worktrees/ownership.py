@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 
 from gitckpt.git.files import private_dirs, regular
 from gitckpt.git.filesystem import names_in
-from gitckpt.git.lock import Lock
+from gitckpt.git.lock import FileLock
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model import ids
@@ -33,7 +33,7 @@ def owner(repository: Repository) -> Owner | None:
 
 def owned(repository: Repository) -> Iterator[tuple[str, str, Owner]]:
     """Yield git directory, path and owner (run, checkpoint) of gitckpt's worktrees."""
-    for git_dir, path in administration.registered(repository):
+    for git_dir, path in administration.list_worktrees(repository):
         owner = owner_in(git_dir)
         if owner is not None:
             yield git_dir, path, owner
@@ -99,17 +99,19 @@ def forget_behind(repository: Repository) -> None:
 
 
 def owner_at(repository: Repository, path: str) -> Owner | None:
-    worktree = administration.open_linked(repository, path)
+    worktree = administration.open_linked_worktree(repository, path)
     return owner(worktree) if worktree is not None else None
 
 
 def is_locked_by_gitckpt(git_dir: str) -> bool:
-    prefix, _, name = (administration.lock_reason(git_dir) or "").partition(" ")
+    prefix, _, name = (administration.read_lock_reason(git_dir) or "").partition(" ")
     return prefix == LOCK_REASON and (ids.is_run_id(name) or ids.is_id(name))
 
 
 def is_locked_by_user(git_dir: str) -> bool:
-    return administration.lock_reason(git_dir) is not None and not is_locked_by_gitckpt(git_dir)
+    return administration.read_lock_reason(git_dir) is not None and not is_locked_by_gitckpt(
+        git_dir
+    )
 
 
 def is_gone(repository: Repository, git_dir: str, path: str) -> bool:
@@ -132,7 +134,7 @@ def list_unfinished(root: str) -> list[str]:
 def remove_unfinished(repository: Repository, root: str) -> None:
     """Remove the worktrees in `root` that killed processes have left half made."""
     for directory in {path.removesuffix(".lock") for path in list_unfinished(root)}:
-        with Lock(f"{directory}.lock", 0) as is_unlocked:
+        with FileLock(f"{directory}.lock", 0) as is_unlocked:
             if is_unlocked:
                 _discard(repository, directory)
 
@@ -144,7 +146,7 @@ def list_abandoned(repository: Repository) -> list[str]:
     """
     directories = {
         os.path.dirname(path)
-        for git_dir, path in administration.registered(repository)
+        for git_dir, path in administration.list_worktrees(repository)
         if is_locked_by_gitckpt(git_dir) and is_being_made(path)
     }
     return sorted(path for path in directories if not _is_locked(f"{path}.lock"))
@@ -152,7 +154,7 @@ def list_abandoned(repository: Repository) -> list[str]:
 
 def discard_abandoned(repository: Repository, directory: str) -> bool:
     """Remove an abandoned directory; return False if a live process still uses it."""
-    with Lock(f"{directory}.lock", 0) as is_acquired:
+    with FileLock(f"{directory}.lock", 0) as is_acquired:
         if is_acquired or not os.path.isdir(os.path.dirname(directory)):
             _discard(repository, directory)
             return True
@@ -162,7 +164,7 @@ def discard_abandoned(repository: Repository, directory: str) -> bool:
 def _is_locked(lock: str) -> bool:
     if not os.path.exists(lock):
         return False
-    with Lock(lock, 0) as is_acquired:
+    with FileLock(lock, 0) as is_acquired:
         return not is_acquired
 
 
@@ -171,7 +173,7 @@ def temporary_path(repository: Repository, path: str) -> Iterator[str]:
     """Yield a path at which to make a new worktree; finally delete what is left there."""
     root, name = os.path.split(path)
     directory = os.path.join(root, f"{BEING_MADE}{os.urandom(4).hex()}")
-    with Lock(f"{directory}.lock", 0):
+    with FileLock(f"{directory}.lock", 0):
         try:
             yield os.path.join(directory, name)
         finally:
@@ -179,17 +181,17 @@ def temporary_path(repository: Repository, path: str) -> Iterator[str]:
 
 
 def _discard(repository: Repository, directory: str) -> None:
-    private_dirs.require_own(directory)
+    private_dirs.require_own_directory(directory)
     real_prefix = os.path.realpath(directory) + os.sep
-    for git_dir, path in administration.registered(repository):
+    for git_dir, path in administration.list_worktrees(repository):
         if not os.path.realpath(path).startswith(real_prefix):
             continue
         new_path = os.path.join(os.path.dirname(directory), os.path.basename(path))
         if is_same_directory(administration.git_dir_of(new_path), git_dir):  # killed after the move
-            administration.repair(repository, new_path)
+            administration.repair_worktree(repository, new_path)
         else:
             with administration.lock_worktrees(repository):
-                private_dirs.discard(git_dir)
-    private_dirs.discard(directory)
+                private_dirs.discard_directory(git_dir)
+    private_dirs.discard_directory(directory)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{directory}.lock")

@@ -33,14 +33,14 @@ from gitckpt.store.worktrees.plan import Branch, PathState, Registration, Situat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
 
 
 def record_deleted_worktree(store: Checkpoints, git_dir: str, path: str) -> None:
     """Save index and HEAD of a deleted worktree if no ref or checkpoint has them."""
     worktree = Repository(git_dir, None, store.repository.object_format)
     with store.seen_from(worktree, "plumbing") as worktree_store:
-        commit = worktree_store.objects.head()[0]
+        commit = worktree_store.objects.read_head()[0]
         files = _capture_index(worktree, worktree_store.objects, commit)
         if files.dirty or (commit and not _is_reached(worktree, store.index.commits() or ())):
             message = shorten_message(f"the index of the deleted worktree {path}")
@@ -54,7 +54,7 @@ def may_be_forgotten(worktree: Repository, linked: Iterable[str]) -> bool:
     There is no loss without an operation in progress, staged changes, refs of the worktree and
     submodules, if `linked` (commits of checkpoints), branches and tags reach all its commits.
     """
-    if worktree.operation() is not None or modules.has_modules(worktree.git_dir):
+    if worktree.operation_in_progress() is not None or modules.has_modules_dir(worktree.git_dir):
         return False
     git = worktree.git
     arguments = ("diff-index", "--cached", "--quiet", "--ita-visible-in-index", "HEAD", "--")
@@ -66,7 +66,7 @@ def may_be_forgotten(worktree: Repository, linked: Iterable[str]) -> bool:
             return False
         # Without reflogs (`core.logAllRefUpdates`), only ORIG_HEAD tells where HEAD was.
         original_head = git.run("rev-parse", "--verify", "--quiet", "ORIG_HEAD", ok=(0, 1)).out
-        commits = git.text("log", "--walk-reflogs", "--format=%H", "HEAD").split()
+        commits = git.run_for_text("log", "--walk-reflogs", "--format=%H", "HEAD").split()
         return _is_reached(worktree, linked, [*commits, *original_head.decode("ascii").split()])
     except GitError:  # unreadable: maybe a loss
         return False
@@ -83,14 +83,17 @@ def _is_reached(repository: Repository, linked: Iterable[str], commits: Iterable
     return repository.git.run(*arguments, data="".join(lines).encode("ascii")).out == b""
 
 
-def _capture_index(repository: Repository, objects: Objects, commit: str) -> Worktree:
-    base, operation_name = manifest.base_tree(repository, commit), repository.operation()
-    empty_oid = intent.intent_oid(repository.object_format).decode("ascii")
+def _capture_index(repository: Repository, objects: ObjectDatabase, commit: str) -> Worktree:
+    base, operation_name = (
+        manifest.base_tree(repository, commit),
+        repository.operation_in_progress(),
+    )
+    empty_oid = intent.intent_to_add_oid(repository.object_format).decode("ascii")
     with PrivateIndex(repository) as index:
         by_stage: dict[int, list[bytes]] = defaultdict(list)
-        entries = index.entries()
+        entries = index.list_entries()
         empty_paths = [path for path, _, oid, stage, _ in entries if (oid, stage) == (empty_oid, 0)]
-        flags = manifest.intent_flags(intent.find_intent_entries(index, empty_paths))
+        flags = manifest.intent_flags(intent.find_intent_to_add_entries(index, empty_paths))
         intent_paths = set(flags.get(manifest.INTENT, ()))
         for path, mode, oid, stage, _ in entries:
             if path not in intent_paths:
@@ -98,14 +101,16 @@ def _capture_index(repository: Repository, objects: Objects, commit: str) -> Wor
         trees = {}
         for stage_number, lines in sorted(by_stage.items()):
             index.git("read-tree", "--empty")
-            index.put(lines)
+            index.put_entries(lines)
             trees[stage_number] = index.write_tree()
-        index.put(line for stage in (1, 3, 2) for line in by_stage.get(stage, ()))  # "ours" wins
-        index.put(by_stage.get(0, ()))
+        index.put_entries(
+            line for stage in (1, 3, 2) for line in by_stage.get(stage, ())
+        )  # "ours" wins
+        index.put_entries(by_stage.get(0, ()))
         files = index.write_tree()
     if (not trees or trees == {0: base}) and not flags and not operation_name:
         return Worktree(dirty=False)
-    state = operation.collect(repository) if operation_name else {}
+    state = operation.collect_operation_files(repository) if operation_name else {}
     keep_commit = operation.write_keep_commit(repository, objects, state, commit)
     tree = manifest.write(repository, objects, Contents(files, trees, flags, operation=state))
     return Worktree(dirty=True, tree=tree, operation=operation_name, operation_commit=keep_commit)
@@ -136,7 +141,7 @@ def resume(
             raise WorktreeError(message, hint="give an absolute path: /…") from None
     repository = store.repository
     checkpoint, import_remark = _start_from_head(store, checkpoint)
-    head = None if is_driven else store.objects.head()[0]
+    head = None if is_driven else store.objects.read_head()[0]
     checkpoint, commit_remark = manifest.with_commit(repository, checkpoint, head)
     limits = store.rules.read().limits
     run = checkpoint.run
@@ -170,7 +175,7 @@ def _clear_directories(repository: Repository, owner: Owner, directory: str | No
     default_path = os.path.join(root, owner.run or owner.checkpoint) if root is not None else None
     for path in (directory, default_path):
         if path is not None:
-            private_dirs.require_own(path)
+            private_dirs.require_own_directory(path)
             ownership.remove_unfinished(repository, os.path.dirname(path))
 
 
@@ -186,7 +191,7 @@ def _extends_run(store: Checkpoints, newest: CheckpointInfo) -> bool:
 
 def _start_from_head(store: Checkpoints, checkpoint: Checkpoint) -> tuple[Checkpoint, str | None]:
     # Without a commit, the worktree of an imported checkpoint would be empty: start from HEAD.
-    head = store.objects.head()[0]
+    head = store.objects.read_head()[0]
     if checkpoint.imported is None or checkpoint.git_sha or not head:
         return checkpoint, None
     remark = f"the repository lacks the commits that {checkpoint.imported.path} names: "
@@ -217,7 +222,7 @@ def _describe_situation(
     likely_paths = {os.path.realpath(path) for path in candidates}
     registrations = [
         _describe_registration(repository, git_dir, path, owner.run, likely_paths)
-        for git_dir, path in administration.registered(repository)
+        for git_dir, path in administration.list_worktrees(repository)
     ]
     paths: list[str | None] = [*candidates]
     for entry in registrations:
@@ -261,9 +266,9 @@ def _describe_registration(
         and not ownership.is_being_made(path),
         is_gone=ownership.is_gone(repository, git_dir, path),
         is_locked_by_gitckpt=ownership.is_locked_by_gitckpt(git_dir),
-        has_submodules=modules.has_modules(git_dir),
+        has_submodules=modules.has_modules_dir(git_dir),
         moved_to=None if exists else administration.find_moved(repository, git_dir, path),
-        left_at=administration.find_left_behind(repository, git_dir, path),
+        left_at=administration.find_worktree_left_behind(repository, git_dir, path),
     )
 
 
@@ -291,7 +296,7 @@ def _describe_path(repository: Repository, path: str) -> PathState:
         is_of_this_repository=git_dir is not None
         and administration.owns_git_dir(repository, git_dir),
         owner=owner,
-        other_repository=administration.foreign_repository(repository, path)
+        other_repository=administration.find_foreign_repository(repository, path)
         if owner is None
         else None,
         behind=behind[0] if behind is not None else None,
@@ -322,7 +327,7 @@ def find_moved_worktrees(repository: Repository, runs: Collection[str]) -> dict[
     moved_paths: dict[str, str] = {}
     for git_dir, path, owner in ownership.owned(repository):
         if owner.run in runs:
-            current = administration.find_left_behind(repository, git_dir, path)
+            current = administration.find_worktree_left_behind(repository, git_dir, path)
             current = current or administration.find_moved(repository, git_dir, path, root)
             if current is not None:
                 moved_paths[str(owner.run)] = current

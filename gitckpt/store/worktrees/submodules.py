@@ -31,7 +31,7 @@ def lacks_submodules(path: str) -> bool:
 
 def finish(store: Checkpoints, path: str, checkpoint: Checkpoint, limits: Limits) -> list[str]:
     """Make the missing submodules of a worktree; return a remark on each failure."""
-    if (worktree := administration.open_linked(store.repository, path)) is None:
+    if (worktree := administration.open_linked_worktree(store.repository, path)) is None:
         return []
     with contextlib.closing(worktree):
         marker = os.path.join(worktree.git_dir, ref_names.SUBMODULES_FILE)
@@ -58,7 +58,7 @@ def _make_all(
     """
     remarks: list[str] = []
     for submodule in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
-        path = modules.unquote(submodule.path)
+        path = modules.unquote_path(submodule.path)
         name = os.path.join(above, path)
         try:
             if not modules.is_submodule(worktree, manifest.files_of(worktree, checkpoint), path):
@@ -95,11 +95,11 @@ class _CheckpointMissing(WorktreeError):
 def _find_source(
     superproject: Repository, worktree: Repository, submodule: Submodule
 ) -> Repository:
-    path, ref = modules.unquote(submodule.path), ref_names.CHECKPOINTS + submodule.checkpoint
+    path, ref = modules.unquote_path(submodule.path), ref_names.CHECKPOINTS + submodule.checkpoint
     message = f"no repository of the submodule has the checkpoint {submodule.checkpoint}"
     if modules.checkout_path(worktree, path) is None:
         raise WorktreeError(message)
-    source = modules.find_with_ref(superproject, path, ref)
+    source = modules.find_submodule_with_ref(superproject, path, ref)
     if source is None:
         raise _CheckpointMissing(message, hint=submodules.fetch_hint(path, submodule.checkpoint))
     return source
@@ -108,17 +108,19 @@ def _find_source(
 def _open_or_copy(
     superproject: Repository, source: Repository, worktree: Repository, submodule: Submodule
 ) -> Repository:
-    path = modules.unquote(submodule.path)
-    repository = modules.open_checkout(worktree, path)
+    path = modules.unquote_path(submodule.path)
+    repository = modules.open_submodule(worktree, path)
     if repository is not None:
         return repository
     ref_prefixes = (ref_names.CHECKPOINTS, *ref_names.OBJECTS)
     own_refs = (prefix + submodule.checkpoint for prefix in ref_prefixes)
     refs = [*(ref for ref in own_refs if modules.has_ref(source, ref)), f"{ref_names.KEEP}*"]
     try:
-        with contextlib.closing(modules.clone(superproject, source, worktree, path, refs)) as copy:
+        with contextlib.closing(
+            modules.clone_submodule(superproject, source, worktree, path, refs)
+        ) as copy:
             local_checkpoints.copy_lines(source, copy, [submodule.checkpoint])
-            repository = modules.attach(copy, modules.checkout_path(worktree, path) or "")
+            repository = modules.attach_worktree(copy, modules.checkout_path(worktree, path) or "")
     except GitError as error:  # git does not copy a repository with missing objects
         message = f"git cannot copy its repository: {error.message}"
         hint = f"list the missing objects: git --git-dir={shell_word(source.git_dir)} ckpt verify"
@@ -133,7 +135,7 @@ def _record_partial_files(store: Checkpoints, captured: Checkpoint, limits: Limi
     repository = store.repository
     worktree = repository.worktree or ""
     files = store.capture(limits)
-    tree = manifest.tree_of_files(repository, files.tree, store.objects.head()[0])
+    tree = manifest.tree_of_files(repository, files.tree, store.objects.read_head()[0])
     # All files, ignored ones included: there is no index.
     paths = repository.git.run("ls-files", "--others", "-z").out.split(b"\0")[:-1]
     has_all_files = opener.blobs_of(repository, tree).keys() >= {*paths}
@@ -154,12 +156,14 @@ def _fill_submodule(
     repository, commit = store.repository, captured.git_sha
     if os.listdir(repository.worktree or "") != [".git"]:  # left by a killed process
         _record_partial_files(store, captured, limits)
-    if captured.branch is not None and repository.read_tip(captured.branch) == commit:
-        repository.point_head(BRANCHES + captured.branch)
+    if captured.branch is not None and repository.read_branch_tip(captured.branch) == commit:
+        repository.set_head(BRANCHES + captured.branch)
     elif commit:
-        repository.point_head(commit)
+        repository.set_head(commit)
     contents = manifest.contents_of(captured, repository, store.objects)
     drops_operation = bool(contents.operation) and not is_own
-    contents.operation = {} if drops_operation else operation.detach(repository, contents.operation)
+    contents.operation = (
+        {} if drops_operation else operation.detach_operation(repository, contents.operation)
+    )
     opener.fill_worktree(repository, contents, captured, limits)
     return [operation.FOREIGN] if drops_operation else []

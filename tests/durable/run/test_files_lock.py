@@ -13,7 +13,7 @@ import pytest
 from gitckpt import Run
 from gitckpt.durable.run import writer
 from gitckpt.durable.run.writer import lock_files
-from gitckpt.git.lock import Lock
+from gitckpt.git.lock import FileLock
 from gitckpt.store.retention import sweep
 from gitckpt.store.store import inside
 from tests.durable.command.commanding import comes
@@ -78,7 +78,7 @@ def test_what_a_kill_left_of_it_is_swept(stage: Stage) -> None:
         repository = inside(store).repository
         left = Path(repository.make_private_dir()) / "files.20261121-201500-r.lock"
         left.touch()
-        with Lock(str(left), 0):
+        with FileLock(str(left), 0):
             assert sweep.sweep_files(repository) == []
         assert sweep.sweep_files(repository) == [str(left)]
         assert not left.exists()
@@ -100,7 +100,7 @@ def test_a_lock_file_that_somebody_deletes_meanwhile_is_given_back_all_the_same(
             path.unlink()
         with lock_files(inside(store).repository, hold):
             path.unlink()
-            with Lock(str(path), 0) as is_got:
+            with FileLock(str(path), 0) as is_got:
                 assert is_got
         assert path.exists()
         hold.release()

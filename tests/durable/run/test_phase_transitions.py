@@ -13,7 +13,7 @@ import pytest
 from gitckpt import CkptError, Observer, PhaseOptions, Pipelines, Query, Run, Store
 from gitckpt.durable.run.attempts import PhaseResult, Session
 from gitckpt.durable.run.run import session_of
-from gitckpt.git.refs import Refs, Update
+from gitckpt.git.refs import Refs, RefUpdate
 from gitckpt.store.store import inside
 from tests.conftest import Checkout
 from tests.durable.conftest import labels
@@ -73,11 +73,11 @@ def watch(
 
     `act` is called after each transaction.
     """
-    update = Refs.update
+    update = Refs.apply_updates
     seen: list[list[str]] = []
 
     def noted(
-        self: Refs, updates: list[Update], meanwhile: Callable[[], None] | None = None
+        self: Refs, updates: list[RefUpdate], meanwhile: Callable[[], None] | None = None
     ) -> None:
         update(self, updates, meanwhile)
         made = [each.ref for each in updates if each.ref.startswith("refs/checkpoints/")]
@@ -85,7 +85,7 @@ def watch(
             seen.append(made)
             act(made)
 
-    monkeypatch.setattr(Refs, "update", noted)
+    monkeypatch.setattr(Refs, "apply_updates", noted)
     return seen
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt import CkptError, ConfigError, Limits, Policy, UsageError
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.store.config import settings
 from gitckpt.store.config.settings import Settings
 from gitckpt.store.snapshot.limits import SECRETS
@@ -37,7 +37,7 @@ DEFAULT = Settings(
 def read(checkout: Checkout) -> Settings:
     """Return the settings with all of the file allowed."""
     allow(checkout)
-    found = settings.read(discover(str(checkout.path)))
+    found = settings.read(discover_repository(str(checkout.path)))
     found.require_correct()
     return replace(found, loosened=None)
 
@@ -314,7 +314,7 @@ secrets = ["mine"]
         main_checkout.write("gitckpt.toml", self.FILE.replace("soon", "9d"))
         allow(main_checkout)
         main_checkout.write("gitckpt.toml", self.FILE)
-        found = settings.read(discover(str(main_checkout.path)))
+        found = settings.read(discover_repository(str(main_checkout.path)))
         assert found.policy == Policy(keep_last=500)
         limits = Limits(max_file_size=1_000_000, secrets=("mine", *SECRETS))
         assert replace(found.limits, configured=None) == limits
@@ -330,16 +330,18 @@ secrets = ["mine"]
         main_checkout.commit("settings", **{"gitckpt.toml": text})
         for text in ("<<<<<<< HEAD\n", "[retention]\nkeep_last = 300\nnext = 1\n"):
             main_checkout.write("gitckpt.toml", text)
-            assert settings.read(discover(str(main_checkout.path))).policy == Policy(keep_last=500)
+            assert settings.read(discover_repository(str(main_checkout.path))).policy == Policy(
+                keep_last=500
+            )
         main_checkout.commit("broken", **{"gitckpt.toml": "<<<<<<< HEAD\n"})
-        assert settings.read(discover(str(main_checkout.path))).policy == Policy()
+        assert settings.read(discover_repository(str(main_checkout.path))).policy == Policy()
 
     def test_a_bad_value_in_git_config_leaves_the_others(self, main_checkout: Checkout) -> None:
         main_checkout.write("gitckpt.toml", "[retention]\nkeep_last = 3\n")
         allow(main_checkout)
         main_checkout.git("config", "ckpt.keepLast", "many")
         main_checkout.git("config", "ckpt.olderThan", "1d")
-        found = settings.read(discover(str(main_checkout.path)))
+        found = settings.read(discover_repository(str(main_checkout.path)))
         assert found.policy == Policy(older_than=DAY)
         assert found.problem == (
             "ckpt.keeplast in git config must be a whole number from 0 on, not 'many'; "
@@ -420,11 +422,11 @@ class TestSettingsOfGitInATrackedFile:
         including.git("worktree", "add", "--quiet", str(tmp_path / "linked"))
         including.git("add", "shared.cfg")
         for place in (including.path, tmp_path / "linked"):
-            found = settings.read(discover(str(place)))
+            found = settings.read(discover_repository(str(place)))
             assert (found.policy, found.worktree_dir) == (Policy(), None)
 
     def test_one_that_is_not_tracked_is_the_users_own(self, including: Checkout) -> None:
-        found = settings.read(discover(str(including.path)))
+        found = settings.read(discover_repository(str(including.path)))
         assert found.worktree_dir == "/elsewhere"
 
     def test_the_users_own_file_counts_where_the_home_directory_is_a_repository(
@@ -433,7 +435,7 @@ class TestSettingsOfGitInATrackedFile:
         home = make_checkout(str(sealed))
         home.git("config", "--global", "ckpt.worktreeDir", "/elsewhere")
         home.git("add", ".gitconfig")
-        assert settings.read(discover(str(sealed))).worktree_dir == "/elsewhere"
+        assert settings.read(discover_repository(str(sealed))).worktree_dir == "/elsewhere"
 
     def test_doctor_names_them(self, including: Checkout, make_store: MakeStore) -> None:
         including.git("add", "shared.cfg")

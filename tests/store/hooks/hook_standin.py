@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from gitckpt import Finding, Installation, Store
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.store.hooks.files import PACKAGE_DIR, Pin
 from gitckpt.store.hooks.installation import inspect, install
 from tests.conftest import Checkout
@@ -61,7 +61,7 @@ class StandIn:
         python: str = sys.executable,
     ) -> Installation:
         """Install hooks that run this package, as `Store.install` does for gitckpt."""
-        repository = discover(str(place.path if isinstance(place, Checkout) else place))
+        repository = discover_repository(str(place.path if isinstance(place, Checkout) else place))
         return install(
             repository, version=version, mode=mode, python=python, package_dir=str(self.dir)
         )
@@ -73,7 +73,7 @@ class StandIn:
         python: str = sys.executable,
     ) -> list[Finding]:
         """Return the findings about the hooks, as `Store.examine` does for gitckpt's."""
-        repository = discover(str(place.path if isinstance(place, Checkout) else place))
+        repository = discover_repository(str(place.path if isinstance(place, Checkout) else place))
         return inspect(repository, version=version, python=python, package_dir=str(self.dir))
 
     @staticmethod

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from gitckpt import CkptError, GitError, RepositoryError, UsageError
-from gitckpt.git.command import require_git
-from gitckpt.git.repository import discover
+from gitckpt.git.command import require_git_version
+from gitckpt.git.repository import discover_repository
 from gitckpt.store.hooks import files as hook_files
 from gitckpt.store.hooks.files import FileChange
 from gitckpt.store.hooks.installation import install
@@ -153,7 +153,7 @@ def test_a_disk_that_fails_to_flush_leaves_no_setting_behind(
         with monkeypatch.context() as once:
             once.setattr(os, "fsync", fails)
             try:
-                install(discover(str(main_checkout.path)), version=require_git())
+                install(discover_repository(str(main_checkout.path)), version=require_git_version())
             except CkptError:
                 assert main_checkout.git("config", "--local", "--list") == before, at
             else:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import sys
 
 from gitckpt import LeaseHeld, Store
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.store import inside
 
 
 def main() -> None:
     """Answer each line of standard input with the token that was won, or `held`."""
-    with Store(Checkpoints(discover(sys.argv[1]))) as store:
+    with Store(Checkpoints(discover_repository(sys.argv[1]))) as store:
         leases = inside(store).leases
         for line in sys.stdin:
             try:

@@ -61,7 +61,7 @@ def driven_by(desk: Leases, process: subprocess.Popen[bytes], **changes: Any) ->
     assert found is not None
     lease = replace(
         found[1],
-        **{"pid": process.pid, "started": filesystem.process_start(process.pid), **changes},
+        **{"pid": process.pid, "started": filesystem.read_process_start(process.pid), **changes},
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -108,7 +108,7 @@ def test_one_that_takes_its_time_is_told_of(
         f"the driver stops at its next check; see: git ckpt status {RUN}",
     )
     driver.send_signal(signal.SIGSTOP)
-    while not filesystem.is_stopped(driver.pid):
+    while not filesystem.is_process_stopped(driver.pid):
         time.sleep(0.01)
     with pytest.raises(
         CkptError,
@@ -162,7 +162,7 @@ def test_a_process_that_only_a_fetched_lease_names_is_not_signalled(
     innocent = start()
     hold = desk.acquire(RUN, "one")
     fetched = replace(
-        hold.lease, token=2, pid=innocent.pid, started=filesystem.process_start(innocent.pid)
+        hold.lease, token=2, pid=innocent.pid, started=filesystem.read_process_start(innocent.pid)
     )
     desk.swap(fetched, hold.update().old)
     # Like the lease before it, the one that `cancel` writes is another process's.

@@ -55,7 +55,7 @@ def elsewhere(desk: Leases, hold: Hold, **changes: str | int) -> Lease:
 def test_a_lease_says_who_drives_a_run(desk: Leases, plain: Store) -> None:
     hold = desk.acquire(RUN, "git ckpt run ci")
     here = filesystem.this_host()
-    text = inside(plain).repository.git.text("cat-file", "blob", f"refs/ckpt/leases/{RUN}")
+    text = inside(plain).repository.git.run_for_text("cat-file", "blob", f"refs/ckpt/leases/{RUN}")
     assert text.splitlines() == [
         "version = 1",
         f'run = "{RUN}"',
@@ -65,7 +65,7 @@ def test_a_lease_says_who_drives_a_run(desk: Leases, plain: Store) -> None:
         f'boot = "{here.boot}"',
         f'namespace = "{here.namespace}"',
         f"pid = {os.getpid()}",
-        f'started = "{filesystem.process_start(os.getpid())}"',
+        f'started = "{filesystem.read_process_start(os.getpid())}"',
         'acquired = "2027-01-15T08:00:01.000000Z"',
         'renewed = "2027-01-15T08:00:01.000000Z"',
         'expires = "2027-01-15T08:02:01.000000Z"',
@@ -257,7 +257,9 @@ def other(desk: Leases) -> Iterator[tuple[subprocess.Popen[str], Hold]]:
         assert process.stdin is not None
         assert process.stdout is not None
         hold = desk.acquire(RUN, "the other one")
-        lease = replace(hold.lease, pid=process.pid, started=filesystem.process_start(process.pid))
+        lease = replace(
+            hold.lease, pid=process.pid, started=filesystem.read_process_start(process.pid)
+        )
         process.stdin.write(f"{desk._files._lock_path(lease)}\n")
         assert process.stdout.readline()
         oid = desk.swap(lease, hold.update().old, is_ours=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt import CkptError, LockHeld, Policy, RefMoved, Store
-from gitckpt.git.refs import Update
+from gitckpt.git.refs import RefUpdate
 from gitckpt.store.records import commit_refs, ref_names
 from gitckpt.store.store import inside
 from tests.conftest import Checkout, Clock
@@ -211,16 +211,18 @@ class TestARecord:
     ) -> None:
         plain.record("one-complete")
         (commit,) = kept(main_checkout)
-        update = inside(plain).refs.update
-        seen: list[list[Update]] = []
+        update = inside(plain).refs.apply_updates
+        seen: list[list[RefUpdate]] = []
 
-        def interfere(updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
+        def interfere(
+            updates: list[RefUpdate], meanwhile: Callable[[], None] | None = None
+        ) -> None:
             if not seen:
                 main_checkout.git("update-ref", "-d", "refs/keep/ckpt/" + commit)
             seen.append(updates)
             update(updates, meanwhile)
 
-        monkeypatch.setattr(inside(plain).refs, "update", interfere)
+        monkeypatch.setattr(inside(plain).refs, "apply_updates", interfere)
         plain.record("two-complete")
         assert len(seen) == 2
         assert kept(main_checkout) == {commit: commit}
@@ -245,16 +247,18 @@ class TestARecord:
     ) -> None:
         plain.record("one-complete")
         commit = main_checkout.commit() if is_new else main_checkout.git("rev-parse", "HEAD")
-        update = inside(plain).refs.update
-        seen: list[list[Update]] = []
+        update = inside(plain).refs.apply_updates
+        seen: list[list[RefUpdate]] = []
 
-        def interfere(updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
+        def interfere(
+            updates: list[RefUpdate], meanwhile: Callable[[], None] | None = None
+        ) -> None:
             update(updates, meanwhile)
             if not seen:
                 main_checkout.git("update-ref", "-d", "refs/keep/ckpt/" + commit)
             seen.append(updates)
 
-        monkeypatch.setattr(inside(plain).refs, "update", interfere)
+        monkeypatch.setattr(inside(plain).refs, "apply_updates", interfere)
         plain.record("two-complete")
         assert kept(main_checkout) == {commit: commit}
 
@@ -274,14 +278,14 @@ class TestARecord:
     ) -> None:
         plain.record("one-complete")
         commit = main_checkout.commit()
-        update = inside(plain).refs.update
+        update = inside(plain).refs.apply_updates
 
-        def refuse(updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
+        def refuse(updates: list[RefUpdate], meanwhile: Callable[[], None] | None = None) -> None:
             if any(not each.new for each in updates):
                 raise error
             update(updates, meanwhile)
 
-        monkeypatch.setattr(inside(plain).refs, "update", refuse)
+        monkeypatch.setattr(inside(plain).refs, "apply_updates", refuse)
         made = plain.record("two-complete")
         monkeypatch.undo()
         assert plain.find("latest") == made.id
@@ -366,7 +370,7 @@ class TestARemoval:
                 return set()
             return {commit}  # whose checkpoint was recorded after the first look
 
-        commit_refs.update_refs(inside(plain).repository, inside(plain).refs.update, needed)
+        commit_refs.update_refs(inside(plain).repository, inside(plain).refs.apply_updates, needed)
         assert looks == 2
         assert kept(main_checkout) == {commit: commit}
 
@@ -630,10 +634,10 @@ class TestSettled:
         """
         inside(plain).remove([plain.list()[0].id], settled=False)
         refs, head = inside(plain).refs, main_checkout.head()
-        update = refs.update
+        update = refs.apply_updates
         made: list[str | None] = []
 
-        def outrun(updates: list[Update], *steps: Callable[[], None]) -> None:
+        def outrun(updates: list[RefUpdate], *steps: Callable[[], None]) -> None:
             if not made and any(
                 each.ref == "refs/keep/ckpt/" + head and not each.new for each in updates
             ):
@@ -642,7 +646,7 @@ class TestSettled:
             update(updates, *steps)
 
         with monkeypatch.context() as patch:
-            patch.setattr(refs, "update", outrun)
+            patch.setattr(refs, "apply_updates", outrun)
             patch.setattr(
                 ref_names, "write_lock", lambda *_: contextlib.nullcontext(enter_result=False)
             )

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from gitckpt import GitError, Store
-from gitckpt.git.refs import Update
+from gitckpt.git.refs import RefUpdate
 from gitckpt.store.audit import doctor
 from gitckpt.store.retention import sweep
 from gitckpt.store.store import inside
@@ -45,8 +45,8 @@ class TestNamesOfOthers:
         commit = plain.record("one-complete").git_sha
         main_checkout.git("update-ref", f"refs/keep/ckpt/{'0' * 64}", "HEAD")
         age(main_checkout)
-        seen: list[list[Update]] = []
-        monkeypatch.setattr(inside(plain).refs, "update", seen.append)
+        seen: list[list[RefUpdate]] = []
+        monkeypatch.setattr(inside(plain).refs, "apply_updates", seen.append)
         inside(plain).remover().update_keep_refs()
         assert seen == []
         monkeypatch.undo()

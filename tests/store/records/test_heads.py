@@ -104,7 +104,7 @@ class TestMovedUp:
     ) -> None:
         set_head(main_checkout, chain[0])
         heads = inside(make_store(main_checkout)).heads
-        update = heads._refs.update
+        update = heads._refs.apply_updates
 
         def outrun(updates: list[object]) -> None:
             set_head(main_checkout, chain[1])
@@ -112,7 +112,7 @@ class TestMovedUp:
                 update(updates)  # type: ignore[arg-type]
             raise RefMoved("somebody was faster")
 
-        monkeypatch.setattr(heads._refs, "update", outrun)
+        monkeypatch.setattr(heads._refs, "apply_updates", outrun)
         heads.move_up(RUN)
         assert main_checkout.refs(HEAD) == {HEAD: chain[1]}
 

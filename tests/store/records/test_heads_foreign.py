@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from gitckpt import CheckpointInfo, NotFoundError, Query, Store
-from gitckpt.git.refs import Update
+from gitckpt.git.refs import RefUpdate
 from gitckpt.store import local_checkpoints
 from gitckpt.store.records import heads as module
 from gitckpt.store.store import inside
@@ -219,10 +219,10 @@ class TestMovedUp:
         heads = inside(make_store(main_checkout)).heads
         made: list[tuple[str, str, str]] = []
 
-        def note(updates: list[Update]) -> None:
+        def note(updates: list[RefUpdate]) -> None:
             made.extend((update.ref, update.new, update.old) for update in updates)
 
-        monkeypatch.setattr(heads._refs, "update", note)
+        monkeypatch.setattr(heads._refs, "apply_updates", note)
         main_checkout.git("update-ref", HEAD, runs.ours[0])
         heads.move_up(RUN)
         main_checkout.git("update-ref", "-d", HEAD)

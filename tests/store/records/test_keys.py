@@ -9,7 +9,7 @@ from collections.abc import Collection
 import pytest
 
 from gitckpt import InvalidCheckpoint, Policy, RunExists, Store, UsageError
-from gitckpt.git.refs import Update
+from gitckpt.git.refs import RefUpdate
 from gitckpt.store.records import keys
 from gitckpt.store.store import inside
 from tests import forked
@@ -27,7 +27,7 @@ def begin(store: Store, name: str = "Add login!", key: str = KEY) -> str:
 
 
 def codes(store: Store) -> list[tuple[str, str]]:
-    store.links(inside(store).objects.head()[0])  # writes what it put off itself
+    store.links(inside(store).objects.read_head()[0])  # writes what it put off itself
     return [(finding.code, finding.object) for finding in store.verify().findings]
 
 
@@ -360,7 +360,7 @@ class TestReading:
         assert (caught.value.message, caught.value.hint) == (message, hint)
 
 
-def written(updates: list[Update]) -> list[tuple[str, str, str | None]]:
+def written(updates: list[RefUpdate]) -> list[tuple[str, str, str | None]]:
     return [(update.ref, update.new, update.old) for update in updates]
 
 

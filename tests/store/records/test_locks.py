@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.repository import Repository, discover
+from gitckpt.git.repository import Repository, discover_repository
 from gitckpt.store.records import heads, ref_names
 from tests.conftest import Checkout
 from tests.store.conftest import ONE, RUN
@@ -36,7 +36,7 @@ OTHERS = [
 
 @pytest.fixture
 def repository(checkout: Checkout) -> Repository:
-    return discover(str(checkout.path))
+    return discover_repository(str(checkout.path))
 
 
 def left(repository: Repository, *refs: str) -> list[str]:

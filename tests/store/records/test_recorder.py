@@ -20,8 +20,8 @@ from gitckpt import (
     UsageError,
 )
 from gitckpt.git import lock
-from gitckpt.git.lock import Lock
-from gitckpt.git.refs import Update
+from gitckpt.git.lock import FileLock
+from gitckpt.git.refs import RefUpdate
 from gitckpt.model import codec
 from gitckpt.store import notes
 from gitckpt.store.local_checkpoints import LocalCheckpoints
@@ -60,8 +60,8 @@ class Fence:
         self.checked = 0
         self._error = error
 
-    def update(self) -> Update:
-        return Update(FENCE, "", "")
+    def update(self) -> RefUpdate:
+        return RefUpdate(FENCE, "", "")
 
     def check(self) -> None:
         self.checked += 1
@@ -69,7 +69,7 @@ class Fence:
             raise self._error
 
 
-Attempt = Callable[[list[Update]], None]
+Attempt = Callable[[list[RefUpdate]], None]
 
 
 @pytest.fixture
@@ -81,15 +81,15 @@ def tries(plain: Store, monkeypatch: pytest.MonkeyPatch) -> Callable[[Attempt], 
 
     def prepare(interfere: Attempt) -> list[list[str]]:
         refs = inside(plain).refs
-        update = refs.update
+        update = refs.apply_updates
         seen: list[list[str]] = []
 
-        def tried(updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
+        def tried(updates: list[RefUpdate], meanwhile: Callable[[], None] | None = None) -> None:
             seen.append([each.ref for each in updates])
             interfere(updates)
             update(updates, meanwhile)
 
-        monkeypatch.setattr(refs, "update", tried)
+        monkeypatch.setattr(refs, "apply_updates", tried)
         return seen
 
     return prepare
@@ -99,7 +99,7 @@ def outrun(times: int, error: Exception | None = None) -> Attempt:
     """Fail the first `times` transactions."""
     left = [error or RefMoved("somebody was faster")] * times
 
-    def interfere(updates: list[Update]) -> None:
+    def interfere(updates: list[RefUpdate]) -> None:
         if left:
             raise left.pop()
 
@@ -279,7 +279,7 @@ class TestTries:
         run = str(plain.record("a-started", {"n": 1}, start="Add login!").run)
         other = make_store(main_checkout)
 
-        def overtake(updates: list[Update]) -> None:
+        def overtake(updates: list[RefUpdate]) -> None:
             if len(seen) == 1:
                 other.record("b-complete", {"n": 5}, run=run)
 
@@ -295,7 +295,7 @@ class TestTries:
     def test_a_run_that_exists_by_then_gets_another_name(
         self, plain: Store, main_checkout: Checkout, tries: Any
     ) -> None:
-        def overtake(updates: list[Update]) -> None:
+        def overtake(updates: list[RefUpdate]) -> None:
             if len(seen) == 1:
                 main_checkout.git("update-ref", HEAD, "HEAD")
 
@@ -311,7 +311,7 @@ class TestTries:
     def test_an_id_that_is_taken_by_then_is_said(
         self, plain: Store, main_checkout: Checkout, tries: Any
     ) -> None:
-        def overtake(updates: list[Update]) -> None:
+        def overtake(updates: list[RefUpdate]) -> None:
             if len(seen) == 2:
                 main_checkout.git("update-ref", f"refs/checkpoints/{ONE}", "HEAD")
             if len(seen) == 1:
@@ -526,7 +526,7 @@ def test_who_records_waits_for_whoever_does(
     monkeypatch.setattr(ref_names, "PATIENCE", 0.05)
     path = os.path.join(make_private_dir(plain), "write.lock")
     assert path == os.fspath(Path(main_checkout.path, ".git/ckpt/write.lock"))
-    with Lock(path, 0) as is_held:
+    with FileLock(path, 0) as is_held:
         plain.record("a-complete", {})
     assert (is_held, list(require_whole(main_checkout))) == (True, [ONE])
 
@@ -536,12 +536,12 @@ def test_who_records_holds_the_lock_of_writers(plain: Store) -> None:
     held_then: list[bool] = []
 
     class Looking(Fence):
-        def update(self) -> Update:
-            held_then.append(lock.is_held_here(path))
+        def update(self) -> RefUpdate:
+            held_then.append(lock.is_held_by_this_process(path))
             return super().update()
 
     inside(plain).record("a-complete", {}, guard=Looking())
-    assert (held_then, lock.is_held_here(path)) == ([True], False)
+    assert (held_then, lock.is_held_by_this_process(path)) == ([True], False)
 
 
 class TestObstacles:
@@ -573,7 +573,7 @@ class TestObstacles:
     def test_a_document_that_a_gc_took_is_written_once_more(
         self, plain: Store, main_checkout: Checkout, tries: Any
     ) -> None:
-        def take(updates: list[Update]) -> None:
+        def take(updates: list[RefUpdate]) -> None:
             for each in updates if len(seen) == 1 else ():
                 if each.ref == f"refs/checkpoints/{ONE}":
                     (main_checkout.path / ".git/objects" / each.new[:2] / each.new[2:]).unlink()

@@ -8,7 +8,7 @@ import pytest
 
 from gitckpt import InvalidCheckpoint, Store
 from gitckpt.git.objects.encoding import OVERSIZED
-from gitckpt.git.refs import Update
+from gitckpt.git.refs import RefUpdate
 from gitckpt.model import budget
 from gitckpt.store.records import ref_names
 from gitckpt.store.store import inside
@@ -18,7 +18,7 @@ from tests.store.conftest import ONE, RUN, TWO
 A, B, C, D, E, F = (digit * 40 for digit in "abcdef")
 
 
-def said(updates: list[Update]) -> list[tuple[str, str, str]]:
+def said(updates: list[RefUpdate]) -> list[tuple[str, str, str]]:
     return [(update.ref, update.new, update.old) for update in updates]
 
 
@@ -32,7 +32,7 @@ class TestNewRefs:
             "worktree": {"tree": A, "operation_commit": B},
             "imported": {"original": C},
         }
-        kept = Update(f"refs/keep/ckpt/{D}", D, "")
+        kept = RefUpdate(f"refs/keep/ckpt/{D}", D, "")
         assert said(ref_names.plan_refs([(fields, E)], F, kept)) == [
             (f"refs/ckpt/trees/{ONE}", A, ""),
             (f"refs/keep/ckpt-operations/{ONE}", B, ""),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gitckpt import CheckpointInfo, LockHeld, RefMoved, RepositoryError, Store
-from gitckpt.git.refs import Update
+from gitckpt.git.refs import RefUpdate
 from gitckpt.store import local_checkpoints
 from gitckpt.store.records import keys, remover
 from gitckpt.store.store import inside
@@ -31,14 +31,14 @@ Said = tuple[str, str, str]
 def done(plain: Store, monkeypatch: pytest.MonkeyPatch) -> list[list[Said]]:
     """The transactions from here on: ref, new and old value of each update."""
     refs = inside(plain).refs
-    update = refs.update
+    update = refs.apply_updates
     found: list[list[Said]] = []
 
-    def noted(updates: list[Update], *steps: Callable[[], None]) -> None:
+    def noted(updates: list[RefUpdate], *steps: Callable[[], None]) -> None:
         found.append([(each.ref, each.new, each.old) for each in updates])
         update(updates, *steps)
 
-    monkeypatch.setattr(refs, "update", noted)
+    monkeypatch.setattr(refs, "apply_updates", noted)
     return found
 
 
@@ -332,14 +332,14 @@ class TestAgainstOthers:
     ) -> None:
         """Fail the first `times` transactions, or those that change `ref`."""
         refs = inside(store).refs
-        update, left = refs.update, [error or RefMoved("somebody was faster")] * times
+        update, left = refs.apply_updates, [error or RefMoved("somebody was faster")] * times
 
-        def fail(updates: list[Update], *steps: Callable[[], None]) -> None:
+        def fail(updates: list[RefUpdate], *steps: Callable[[], None]) -> None:
             if left and (not ref or ref in [each.ref for each in updates]):
                 raise left.pop()
             update(updates, *steps)
 
-        monkeypatch.setattr(refs, "update", fail)
+        monkeypatch.setattr(refs, "apply_updates", fail)
 
 
 class TestTheJournal:
@@ -356,13 +356,13 @@ class TestTheJournal:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         refs, path = inside(plain).refs, Path(main_checkout.path, JOURNAL)
-        update, seen = refs.update, []
+        update, seen = refs.apply_updates, []
 
-        def look(updates: list[Update], *steps: Callable[[], None]) -> None:
+        def look(updates: list[RefUpdate], *steps: Callable[[], None]) -> None:
             seen.append(sorted(path.read_text().split()) if path.exists() else None)
             update(updates, *steps)
 
-        monkeypatch.setattr(refs, "update", look)
+        monkeypatch.setattr(refs, "apply_updates", look)
         remove(plain, THREE, TWO)
         assert len(seen) >= 2
         assert (seen, path.exists()) == ([[TWO, THREE]] * len(seen), False)

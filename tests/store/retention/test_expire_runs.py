@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gitckpt import LockHeld, Pipeline, Policy, Store
-from gitckpt.git.refs import Refs, Update
+from gitckpt.git.refs import Refs, RefUpdate
 from gitckpt.model import times
 from gitckpt.store.config import settings
 from gitckpt.store.retention import runs, sweep
@@ -337,9 +337,9 @@ class TestManyAtOnce:
         ]
         clock.instant += 7 * DAY
         gone: list[set[str]] = []
-        update = Refs.update
+        update = Refs.apply_updates
 
-        def note(refs: Refs, updates: Sequence[Update], *args: Any, **options: Any) -> Any:
+        def note(refs: Refs, updates: Sequence[RefUpdate], *args: Any, **options: Any) -> Any:
             gone.append(
                 {
                     one.ref.rpartition("/")[2]
@@ -349,7 +349,7 @@ class TestManyAtOnce:
             )
             return update(refs, updates, *args, **options)
 
-        monkeypatch.setattr(Refs, "update", note)
+        monkeypatch.setattr(Refs, "apply_updates", note)
         plain.expire(Policy())
         first, last = (each for each in gone if each)
         assert first > set(names[:2])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Policy, Store
-from gitckpt.git.repository import Repository, discover
+from gitckpt.git.repository import Repository, discover_repository
 from gitckpt.store.retention import expiry, maintenance
 from tests.conftest import Checkout
 from tests.stores import DAY, HOUR, SECOND, set_clock
@@ -20,7 +20,7 @@ START = 1_800_000_000 * SECOND
 
 @pytest.fixture
 def repository(main_checkout: Checkout) -> Iterator[Repository]:
-    opened = discover(str(main_checkout.path))
+    opened = discover_repository(str(main_checkout.path))
     yield opened
     opened.close()
 

@@ -14,9 +14,9 @@ import pytest
 
 from gitckpt import CkptError, Store, UsageError, hook
 from gitckpt.git import packing
-from gitckpt.git.command import require_git
-from gitckpt.git.lock import Lock
-from gitckpt.git.repository import Repository, discover
+from gitckpt.git.command import require_git_version
+from gitckpt.git.lock import FileLock
+from gitckpt.git.repository import Repository, discover_repository
 from gitckpt.store.audit import doctor
 from gitckpt.store.records.remover import Remover
 from gitckpt.store.retention import maintenance
@@ -27,7 +27,7 @@ from tests.stores import DAY, SECOND, set_clock, timestamp
 
 @pytest.fixture
 def repository(main_checkout: Checkout) -> Iterator[Repository]:
-    opened = discover(str(main_checkout.path))
+    opened = discover_repository(str(main_checkout.path))
     yield opened
     opened.close()
 
@@ -79,7 +79,7 @@ def test_that_failed(
     with Store.open(main_checkout.path, adapter="plumbing") as store:
         (finding,) = (
             each
-            for each in doctor.examine(inside(store), require_git())
+            for each in doctor.examine(inside(store), require_git_version())
             if each.code == "maintenance-failed"
         )
     assert (finding.object, finding.cure) == (
@@ -118,7 +118,7 @@ def test_that_is_at_work_or_was_cut_off(repository: Repository) -> None:
     stamped(repository)
     assert maintenance.read_last(repository).outcome == "was cut off"
     lock = os.path.join(repository.private_dir, "maintenance.lock")
-    with Lock(lock, 0) as held:
+    with FileLock(lock, 0) as held:
         assert held
         assert maintenance.read_last(repository).outcome == "is at work"
     assert maintenance.read_last(repository).outcome == "was cut off"
@@ -136,7 +136,7 @@ def test_a_doctor_says_both_and_counts_what_was_left(
     for path in (half / "tmp_obj_1", half):
         os.utime(path, (long_ago, long_ago))
     with Store.open(main_checkout.path, adapter="plumbing") as store:
-        facts = doctor.list_facts(inside(store), require_git())
+        facts = doctor.list_facts(inside(store), require_git_version())
         found = maintenance.read_last(repository)
         assert found.started is not None
         assert found.ended is not None
@@ -146,7 +146,7 @@ def test_a_doctor_says_both_and_counts_what_was_left(
         assert facts["leftover_files"] == 1
         assert 3_000_000 <= int(facts["leftover_bytes"] or 0) < 3_100_000
         store.expire()
-        assert doctor.list_facts(inside(store), require_git())["leftover_files"] == 0
+        assert doctor.list_facts(inside(store), require_git_version())["leftover_files"] == 0
     assert not half.exists()
     assert (
         subprocess.run(

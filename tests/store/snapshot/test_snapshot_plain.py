@@ -303,7 +303,9 @@ def test_what_lies_behind_a_link_is_not_read(
     (main_checkout.path / "d").symlink_to(tmp_path / "elsewhere")
     tree = main_checkout.git("rev-parse", "HEAD^{tree}")
     assert (
-        TreeWriter(inside(plain).repository, inside(plain).objects).tree(tree, (), [b"d/e/f"], [])
+        TreeWriter(inside(plain).repository, inside(plain).objects).write_changed_tree(
+            tree, (), [b"d/e/f"], []
+        )
         is None
     )
 
@@ -313,13 +315,13 @@ def test_the_time_is_over_though_git_had_ended_when_it_was_asked(
 ) -> None:
     """The time limit holds even if the output of `git status` needs no waiting."""
     main_checkout.write("a", "a\n")
-    finish = PrivateIndex.finish
+    finish = PrivateIndex.wait_for_output
 
     def wait(index: PrivateIndex, child: Child, **options: Sequence[int]) -> bytes:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         return finish(index, child, **options)
 
-    monkeypatch.setattr(PrivateIndex, "finish", wait)
+    monkeypatch.setattr(PrivateIndex, "wait_for_output", wait)
     assert (
         plain.capture(Limits(timeout=0)).degraded == "capturing the files took more than 0 seconds"
     )

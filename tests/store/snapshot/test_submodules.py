@@ -167,7 +167,7 @@ class TestCapture:
         (main_checkout.path / "direct").symlink_to(lib.path)
         repository = inside(plain).repository
         found = [
-            modules.open_checkout(repository, path)
+            modules.open_submodule(repository, path)
             for path in (b"lib", b"link/lib", b"direct", b"lib/../lib", b"", b"lib/")
         ]
         assert [one is not None for one in found] == [True, False, False, False, False, False]

@@ -19,7 +19,7 @@ from types import FrameType
 
 from gitckpt import CkptError
 from gitckpt.git import leftovers
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.model import codec
 from gitckpt.store.records import ref_names
 from gitckpt.store.records.heads import is_own_lock
@@ -340,7 +340,7 @@ class Judge:
     def _locks(self, place: Place) -> list[str]:
         """Remove git's stale locks, as a user does after `doctor` has named them."""
         top = place.project / ".git"
-        repository = discover(str(place.project))
+        repository = discover_repository(str(place.project))
         there = [*top.rglob("*.lock"), *top.glob("packed-refs.new")]
         locks = [
             path

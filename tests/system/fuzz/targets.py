@@ -20,7 +20,7 @@ from gitckpt.durable.phases.review import state
 from gitckpt.durable.pipeline import definition
 from gitckpt.durable.steps import graph_file
 from gitckpt.formats.systems import quasar
-from gitckpt.git.notes import Notes
+from gitckpt.git.notes import GitNotes
 from gitckpt.git.objects.encoding import MalformedTree, decode_tree, encode_tree, object_id
 from gitckpt.model import codec, toml
 from gitckpt.store.leases import leases
@@ -189,13 +189,13 @@ def read_notes(data: bytes) -> None:
             )
         known.append(memory.put("tree", entries + given.some(given.number(0, 3))))
     tip = memory.put("commit", f"tree {known[-1]}\n\nnotes\n".encode())
-    notes = Notes(Told(tip), memory, "refs/notes/checkpoints")  # type: ignore[arg-type]
+    notes = GitNotes(Told(tip), memory, "refs/notes/checkpoints")  # type: ignore[arg-type]
     with contextlib.suppress(CkptError):
-        list(notes.read_all())
+        list(notes.read_all_notes())
     with contextlib.suppress(CkptError):
-        notes.lines([known[0]])
+        notes.read_note_lines([known[0]])
     with contextlib.suppress(CkptError):
-        notes.edit(tip, [known[0], "ab" * 20], lambda commit, lines: [*lines, "one"], 0)
+        notes.edit_notes(tip, [known[0], "ab" * 20], lambda commit, lines: [*lines, "one"], 0)
 
 
 class Told:

@@ -16,7 +16,7 @@ import pytest
 
 from gitckpt import CkptError, Store, WorktreeError
 from gitckpt.git.files import private_dirs
-from gitckpt.git.lock import Lock
+from gitckpt.git.lock import FileLock
 from gitckpt.store.config import settings
 from gitckpt.store.retention.worktree import delete_directory
 from gitckpt.store.runs import run_files
@@ -99,7 +99,7 @@ def test_a_place_that_is_replaced_meanwhile_is_noticed(tmp_path: Path, elsewhere
     place.mkdir(parents=True)
 
     def swap() -> None:
-        with private_dirs.hold_open(str(place)):
+        with private_dirs.hold_directory_open(str(place)):
             place.rename(tmp_path / "away")
             place.symlink_to(elsewhere)
 
@@ -167,7 +167,7 @@ def test_a_directory_of_somebody_else_is_not_used(
 def test_a_lock_or_a_log_is_no_link(plain: Store, main_checkout: Checkout, elsewhere: Path) -> None:
     lock = str(make_private_dir(plain) / "x.lock")
     os.symlink(elsewhere / "made", lock)
-    with Lock(lock, 0) as is_got:
+    with FileLock(lock, 0) as is_got:
         assert not is_got
     assert list(elsewhere.iterdir()) == []
 
@@ -199,7 +199,7 @@ def test_removal_is_as_deep_as_it_takes(tmp_path: Path) -> None:
         os.close(fd)
         fd = inner
     os.close(fd)
-    private_dirs.remove(str(doomed))
+    private_dirs.delete_directory(str(doomed))
     assert not doomed.exists()
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt import OpenResult
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.store.hooks import installation
 from gitckpt.store.store import inside
 from tests.conftest import Checkout
@@ -260,7 +260,7 @@ class TestAKillAtEveryGitCall:
             checkout = copies.make()
             before = sorted(checkout.git("config", "--local", "--list").splitlines())
             survived, _ = killer.run(at, INSTALL, str(checkout.path))
-            repository = discover(str(checkout.path))
+            repository = discover_repository(str(checkout.path))
             installation.install(repository, version=(2, 39))
             assert installation.inspect(repository, version=(2, 39)) == []
             installed = sorted(checkout.git("config", "--local", "--list").splitlines())

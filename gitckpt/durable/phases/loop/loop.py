@@ -145,8 +145,8 @@ class Documents:
                     return
         run_files.make_directory(os.path.dirname(path))
         try:
-            with private_dirs.hold_open(os.path.dirname(path)):
-                administration.write_file(self._context.run.store.repository, path, data)
+            with private_dirs.hold_directory_open(os.path.dirname(path)):
+                administration.write_worktree_file(self._context.run.store.repository, path, data)
         except OSError as error:
             raise WorktreeError(f"cannot write {path}: {error.strerror}") from None
 

@@ -28,7 +28,7 @@ from gitckpt.durable.phases.review.state import (
 from gitckpt.durable.run.attempts import Cancelled, DeadlineReached, PhaseFailed
 from gitckpt.git import process
 from gitckpt.git.command import DURABLE
-from gitckpt.git.process import Completed, GitError
+from gitckpt.git.process import GitError, ProcResult
 from gitckpt.model import ids, times
 from gitckpt.model.checkpoint import Progress
 from gitckpt.model.values import dataclass, field, replace
@@ -339,12 +339,12 @@ _NO_IDENTITY += ["no email was given", "no name was given"]
 class Commits:
     def __init__(self, path: str, env: Mapping[str, str] | None = None) -> None:
         self._prefix = [process.git_executable(), *DURABLE, "-C", path]
-        self._env = process.environment(env)
+        self._env = process.git_environment(env)
 
     def read_head(self) -> str:
         result = self._git("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
         if result.code not in (0, 1):
-            raise GitError(["rev-parse"], result.code, result.complaint)
+            raise GitError(["rev-parse"], result.code, result.error_text)
         return result.out.decode("ascii").strip()
 
     def commit(self, task: str, cycle: int, title: str, suffix: str = "") -> str:
@@ -352,9 +352,9 @@ class Commits:
         work_label = f"the work of cycle {cycle}"
         result = self._git("add", "--all")
         if result.code != 0:
-            errors = [line for line in result.complaint.splitlines() if line.startswith(_ERRORS)]
+            errors = [line for line in result.error_text.splitlines() if line.startswith(_ERRORS)]
             error = errors[0].partition(": ")[2] if errors else _last_lines(result)
-            raise CommitRefused(f"cannot stage {work_label}: {error}", output=result.complaint)
+            raise CommitRefused(f"cannot stage {work_label}: {error}", output=result.error_text)
         if self._git("diff", "--cached", "--quiet").code != 0:
             task, title = review.first_line(task, _SUBJECT), review.first_line(title, _SUBJECT)
             subject = f"{task}/cycle-{cycle}: {title}{suffix}"
@@ -375,12 +375,12 @@ class Commits:
         is_ancestor = head and not self._git("merge-base", "--is-ancestor", recorded, head).code
         return ANCESTOR if is_ancestor else DIVERGED
 
-    def _git(self, *args: str) -> Completed:
-        return process.run([*self._prefix, *args], env=self._env)
+    def _git(self, *args: str) -> ProcResult:
+        return process.run_program([*self._prefix, *args], env=self._env)
 
 
-def _explain_refusal(label: str, result: Completed) -> CommitRefused:
-    output = result.complaint
+def _explain_refusal(label: str, result: ProcResult) -> CommitRefused:
+    output = result.error_text
     if any(phrase in output.lower() for phrase in _NO_IDENTITY):
         hint = "git config --global user.name NAME; git config --global user.email ADDRESS"
         message = f"cannot commit {label}: git has no author name and email"
@@ -390,8 +390,8 @@ def _explain_refusal(label: str, result: Completed) -> CommitRefused:
     return CommitRefused(message, code=result.code, output=output, hint=hint)
 
 
-def _last_lines(result: Completed) -> str:
-    text = result.complaint + result.out.decode("utf-8", "replace")  # hooks may print to either
+def _last_lines(result: ProcResult) -> str:
+    text = result.error_text + result.out.decode("utf-8", "replace")  # hooks may print to either
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return "; ".join(lines[-_MAX_LINES:]) or f"exit code {result.code}"
 
