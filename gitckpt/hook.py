@@ -202,7 +202,7 @@ def _record(repository: Repository, event: str, revision: str) -> str:
     if repository.is_linked:
         refs.warm_up()
     is_commit = event == "post-commit"
-    checkpoint_id = ids.from_commit(commit) if is_commit else ids.new_id()
+    checkpoint_id = ids.id_from_commit(commit) if is_commit else ids.make_checkpoint_id()
     ref = ref_names.CHECKPOINTS + checkpoint_id
     if is_commit and repository.cat_file.info(ref) is not None:
         return checkpoint_id  # another hook recorded this commit

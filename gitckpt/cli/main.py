@@ -104,13 +104,13 @@ def _find_sandbox_cure(message: str) -> str | None:
     if os.strerror(errno.EROFS) not in message or not has_sandbox:
         return None
     from gitckpt.git.repository import discover
-    from gitckpt.model.arguments import shell_word
+    from gitckpt.model.arguments import shell_quoted
 
     try:
         git_dir = discover().common_dir
     except CkptError:
         git_dir = "/PATH/TO/.git"
-    option = shell_word(f'sandbox_workspace_write.writable_roots=["{git_dir}"]')
+    option = shell_quoted(f'sandbox_workspace_write.writable_roots=["{git_dir}"]')
     problem = "Codex's sandbox makes the repository read-only"
     return f"{problem}; run: codex exec --sandbox workspace-write -c {option} …"
 

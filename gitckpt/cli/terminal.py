@@ -12,7 +12,7 @@ import os
 import sys
 
 from gitckpt.model import ids, times
-from gitckpt.model.arguments import join_first, shell_word
+from gitckpt.model.arguments import join_first, shell_quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -402,7 +402,7 @@ def warn_of_captured_files(checkpoint: Checkpoint) -> int:
         if len(groups) > _FEW:
             omits_files = True
             warn(f"captured possible secrets in {plural(len(groups) - _FEW, 'more file')}")
-        path = shell_word(worktree.suspects[0].path)
+        path = shell_quoted(worktree.suspects[0].path)
         remark(f"if this file contains no secret: git ckpt allow --secret {path}")
     if omits_files:
         remark(f"to list all of these files: git ckpt show {checkpoint.id[: ids.SHORT]}")

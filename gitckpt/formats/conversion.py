@@ -18,7 +18,7 @@ from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model import times
 from gitckpt.model.checkpoint import CLEAN, Checkpoint, Pipeline, Worktree
-from gitckpt.model.phase import split
+from gitckpt.model.phase import split_label
 from gitckpt.model.values import dataclass, field
 from gitckpt.store import secrets
 from gitckpt.store.checkpoints import Checkpoints
@@ -227,7 +227,7 @@ def make_state(item: FoundFile) -> dict[str, Any]:
 
 def make_label(phase: str) -> str:
     """Turn a phase label of any length and content into a valid label."""
-    name, status = split(phase)
+    name, status = split_label(phase)
     name = name[: 10 * _MAX_LABEL]  # bounds the time; the rest is cut off below anyway
     printable_name = "".join(character if character.isprintable() else " " for character in name)
     text = " ".join(printable_name.split())[:_MAX_LABEL].rstrip("-")

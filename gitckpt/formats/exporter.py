@@ -17,10 +17,10 @@ from gitckpt.git import fsync
 from gitckpt.git.files import private_dirs, regular
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.worktree import administration
-from gitckpt.model.arguments import require, require_path, require_text, shell_word
+from gitckpt.model.arguments import require_path, require_text, require_type, shell_quoted
 from gitckpt.model.checkpoint import IMPORT, Checkpoint
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
-from gitckpt.model.phase import NOT_PHASES, split
+from gitckpt.model.phase import NOT_PHASES, split_label
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import finder, heads, ref_names
@@ -106,7 +106,7 @@ class Exporter:
             WorktreeError: the file cannot be written, or its directory does not exist.
         """
         require_path("path", path, as_text=True)
-        require("exported", exported, ExportResult, "what Exporter.files returned")
+        require_type("exported", exported, ExportResult, "what Exporter.files returned")
         store, full_path = self._checkpoints, os.path.abspath(path)
         _require_inside(store, full_path)
         if os.path.lexists(full_path) and not force:
@@ -143,7 +143,7 @@ class Exporter:
 
 def _missing_directory_error(path: str) -> WorktreeError:
     directory = os.path.dirname(path.rstrip(os.sep)) or os.curdir
-    hint = f"create it: mkdir -p {shell_word(directory)}; or choose another path: -o PATH"
+    hint = f"create it: mkdir -p {shell_quoted(directory)}; or choose another path: -o PATH"
     return WorktreeError(f"cannot write {path}: there is no directory {directory}", hint=hint)
 
 
@@ -169,7 +169,7 @@ def _is_in_worktree(store: Checkpoints, full_path: str) -> bool:
 
 
 def _ends_phase(entry: CheckpointInfo) -> bool:
-    name, status = split(entry.label)
+    name, status = split_label(entry.label)
     return entry.trigger.startswith(IMPORT) or (
         status in ("complete", "failed", "skipped") and name not in NOT_PHASES
     )

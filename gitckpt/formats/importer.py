@@ -402,7 +402,7 @@ class Importer:
         ]
 
     def _find_unused_run(self, item: FoundFile) -> str:
-        start_stamp = times.to_stamp(item.time.started)
+        start_stamp = times.to_run_id_stamp(item.time.started)
         run_id = item.record.run or ids.make_run_id(start_stamp, item.record.name[:1000])
         if self._is_unused_run(run_id):
             return run_id

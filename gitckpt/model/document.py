@@ -24,7 +24,7 @@ class DocumentKey:
     label: str = ""  # its name in `git ckpt show`; "" if that does not show the key
 
     @property
-    def attribute(self) -> str:
+    def checkpoint_attribute(self) -> str:
         """The name of the `Checkpoint` field that holds the key's value."""
         return "label" if self.name == "phase" else self.name
 
@@ -62,7 +62,7 @@ def shorten_message(text: str) -> str:
     return line if len(line) <= MAX_MESSAGE else f"{line[: MAX_MESSAGE - 1]}…"
 
 
-def render(fields: dict[str, Any], state: dict[str, Any]) -> bytes:
+def render_document(fields: dict[str, Any], state: dict[str, Any]) -> bytes:
     """Render a document as TOML: all fields that are not None, then the `[state]`."""
     # A reader that does not need the state can stop at `[state]`.
     types: dict[str, str] = {}

@@ -29,7 +29,7 @@ class CkptError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # For `pickle` and `copy` with any constructor: process pools hang without it.
-        return _recreate, (type(self), self.args), self.__dict__
+        return _recreate_error, (type(self), self.args), self.__dict__
 
     def but(self, **changes: object) -> Self:
         """Return a copy with changed attributes; a raised error must not be modified."""
@@ -38,7 +38,7 @@ class CkptError(Exception):
         return copy.with_traceback(self.__traceback__)
 
 
-def _recreate(kind: type[CkptError], args: tuple[object, ...]) -> CkptError:
+def _recreate_error(kind: type[CkptError], args: tuple[object, ...]) -> CkptError:
     return kind.__new__(kind, *args)
 
 
@@ -92,7 +92,7 @@ class RunComplete(UsageError):
         self.results = dict(results)
 
 
-def _shorten(text: str) -> str:
+def _shorten_text(text: str) -> str:
     return text if len(text) <= 500 else f"{text[:500]}…"
 
 
@@ -102,7 +102,10 @@ class InvalidCheckpoint(CkptError):
     exit_code = 13
 
     def __init__(self, ref: str, field: str, problem: str, *, hint: str | None = None) -> None:
-        field, problem = _shorten(field), _shorten(problem)  # both may quote a fetched document
+        field, problem = (
+            _shorten_text(field),
+            _shorten_text(problem),
+        )  # both may quote a fetched document
         position = f"{ref}: {field}: " if field else f"{ref}: "
         super().__init__(position + problem, hint=hint)
         self.ref, self.field, self.problem = ref, field, problem

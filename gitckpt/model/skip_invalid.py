@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
-def read_safely(ref: str, read: Callable[[], T]) -> T:
+def read_or_raise_invalid(ref: str, read: Callable[[], T]) -> T:
     """Call `read`; report any error but a `CkptError` as `InvalidCheckpoint`."""
     try:
         return read()

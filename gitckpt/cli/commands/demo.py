@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from gitckpt.cli import terminal
 from gitckpt.git.process import Child, environment, run_attached
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import CkptError, UsageError
 
 JOB = """\
@@ -120,7 +120,7 @@ class _Demo:
             while line != _KILL_AT:
                 line = job.read_line().decode("utf-8", "replace")
                 if not line:
-                    hint = f"run the job yourself: cd {shell_word(self.project)} && sh job.sh"
+                    hint = f"run the job yourself: cd {shell_quoted(self.project)} && sh job.sh"
                     raise CkptError("the job of the demo ended early", hint=hint)
                 terminal.out(line)
         finally:
@@ -188,7 +188,7 @@ class _Demo:
         failure_text = "NOT everything was restored: see the lines that begin with FAILED."
         self.say(success_text if is_proved else failure_text)
         terminal.out(f"The scratch repository is {self.project}")
-        terminal.out(f"Delete it when you have seen it: {shell_word(self.scratch)}")
+        terminal.out(f"Delete it when you have seen it: {shell_quoted(self.scratch)}")
         return is_proved
 
     def say(self, text: str) -> None:
@@ -201,7 +201,7 @@ class _Demo:
 
     def enter(self, path: str) -> None:
         relative = os.path.relpath(path, self.cwd) if self.cwd != path else path
-        self.print_command(f"cd {shell_word(relative)}")
+        self.print_command(f"cd {shell_quoted(relative)}")
         self.cwd = path
 
     def show(self, command: str) -> None:
@@ -226,7 +226,7 @@ class _Demo:
     def require_success(self, command: str, exit_code: int) -> None:
         if exit_code != 0:
             problem = f"a command of the demo failed with exit code {exit_code}: {command}"
-            raise CkptError(problem, hint=f"look at the repository: cd {shell_word(self.cwd)}")
+            raise CkptError(problem, hint=f"look at the repository: cd {shell_quoted(self.cwd)}")
 
     def prove(self, claim: str, is_true: bool) -> None:
         self.proofs.append(is_true)
@@ -243,7 +243,7 @@ def _isolated_environment(scratch: str) -> dict[str, str]:
     os.makedirs(os.path.join(environment_dir, "bin"))
     program = os.path.join(environment_dir, "bin", "git-ckpt")
     with open(program, "w", encoding="utf-8") as file:
-        file.write(f'#!/bin/sh\nexec {shell_word(sys.executable)} -m gitckpt "$@"\n')
+        file.write(f'#!/bin/sh\nexec {shell_quoted(sys.executable)} -m gitckpt "$@"\n')
     os.chmod(program, 0o700)
     with open(os.path.join(environment_dir, "gitconfig"), "w", encoding="utf-8") as file:
         file.write("[gc]\n\tauto = 0\n[advice]\n\tdetachedHead = false\n")

@@ -57,7 +57,7 @@ def list_(
         hint = "name a branch, a tag or a commit: git log --oneline --all"
         raise NotFoundError("no commit is named ''", hint=hint)
     with open_store() as store:
-        is_whole_label = phase is not None and phases.split(phase)[1] in phases.STATUSES
+        is_whole_label = phase is not None and phases.split_label(phase)[1] in phases.STATUSES
         max_checkpoints = None if all_ else _DEFAULT_LIMIT if limit is None else limit
         query = Query(
             run=store.find_run(run) if run is not None else None,

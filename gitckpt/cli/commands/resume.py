@@ -8,9 +8,9 @@ import os
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import ids, times
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import AmbiguousError, CkptError, NotFoundError, UsageError
-from gitckpt.model.runstate import COMPLETE, DRIVEN, rewind_target
+from gitckpt.model.runstate import COMPLETE, DRIVEN, interrupted_rewind_target
 from gitckpt.model.values import replace
 
 TYPE_CHECKING = False
@@ -300,7 +300,7 @@ def _open_worktree(
 
 def _interrupted_target(store: Store, checkpoint: Checkpoint) -> str | None:
     """Return the id to which an interrupted rewind of the run was going, else None."""
-    target = rewind_target(checkpoint) if checkpoint.run is not None else None
+    target = interrupted_rewind_target(checkpoint) if checkpoint.run is not None else None
     if target is None:
         return None
     history = store.history(str(checkpoint.run))
@@ -314,7 +314,7 @@ def _rewind_or_repeat(
     """Rewind a run to `checkpoint`, or record that `phase` must be repeated."""
     has_phases = checkpoint.pipeline is not None and bool(checkpoint.pipeline.completed)
     if phase is not None and "loop_state" in checkpoint.state and not has_phases:
-        hint = f"repeat a step: git ckpt step reset {shell_word(phase)} --run {checkpoint.run}"
+        hint = f"repeat a step: git ckpt step reset {shell_quoted(phase)} --run {checkpoint.run}"
         raise UsageError(f"run {checkpoint.run} has steps, and no phase {phase!r}", hint=hint)
     holder = f"git ckpt resume --{'rewind' if rewind else 'from'}"
     with _paused_run(store, checkpoint, holder, directory) as run:

@@ -7,7 +7,7 @@ import time
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import runstate, times
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError, UsageError
 
 TYPE_CHECKING = False
@@ -110,7 +110,7 @@ def _next_command(history: History) -> str | None:
         return f"git ckpt cancel {run_id}"
     if summary.status == runstate.STALLED:
         return f"git ckpt resume {run_id} --take-over"
-    target = runstate.rewind_target(history.newest)
+    target = runstate.interrupted_rewind_target(history.newest)
     if target is not None:
         return f"git ckpt resume {target} --rewind"
     has_pipeline = history.pipeline.name is not None
@@ -118,7 +118,7 @@ def _next_command(history: History) -> str | None:
         return _next_step_command(history)
     if has_pipeline and summary.status == runstate.BLOCKED:
         phase = next((event.phase for event in history.events if event.is_current), "")
-        return f"git ckpt resume {run_id} --from {shell_word(phase)}"
+        return f"git ckpt resume {run_id} --from {shell_quoted(phase)}"
     # No driver is alive: the statuses of driven runs were handled above.
     is_open = not has_pipeline and summary.status == runstate.OPEN
     return f"git ckpt {'finish' if is_open else 'resume'} {run_id}"
@@ -127,7 +127,7 @@ def _next_command(history: History) -> str | None:
 def _next_step_command(history: History) -> str:
     run_id, loop_state = history.summary.run, history.newest.state["loop_state"]
     if history.summary.status == runstate.BLOCKED:
-        step = shell_word(str(loop_state.get("current_step")))
+        step = shell_quoted(str(loop_state.get("current_step")))
         return f"git ckpt step reset {step} --run {run_id} --notes TEXT"
     if loop_state.get("current_step") == "COMPLETE":
         return f"git ckpt finish {run_id}"

@@ -40,7 +40,7 @@ def save(
     """Record a checkpoint of files, state and commit; print the checkpoint's id."""
     from gitckpt.model import phase as phases
 
-    label = phases.to_label(phase)
+    label = phases.to_phase_label(phase)
     data = _read_state(state) if state is not None else None
     line = message.strip() if message is not None else None
     if line and len(line.splitlines()) == 1:  # several lines are refused later

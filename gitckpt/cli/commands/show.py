@@ -7,7 +7,7 @@ import os
 
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
-from gitckpt.model.arguments import join_first, shell_word
+from gitckpt.model.arguments import join_first, shell_quoted
 from gitckpt.model.document import KEYS
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.model.ids import SHORT
@@ -41,7 +41,9 @@ def show(
         if as_json or state:
             from gitckpt.model import jsonable
 
-            terminal.out_json((jsonable.to_state if state else jsonable.to_document)(checkpoint))
+            terminal.out_json(
+                (jsonable.state_to_json if state else jsonable.checkpoint_to_json)(checkpoint)
+            )
             return
         _print_checkpoint(store, checkpoint)
 
@@ -77,7 +79,9 @@ def _header_fields(checkpoint: Checkpoint) -> list[tuple[str, str]]:
         "progress": _progress_text(checkpoint),
         "attempt": _attempt_text(checkpoint),
     }
-    values = ((key, texts.get(key.name, getattr(checkpoint, key.attribute))) for key in KEYS)
+    values = (
+        (key, texts.get(key.name, getattr(checkpoint, key.checkpoint_attribute))) for key in KEYS
+    )
     return [(key.label, str(value)) for key, value in values if value and key.label]
 
 
@@ -101,7 +105,7 @@ def _print_attempt(store: Store, checkpoint: Checkpoint) -> None:
         for file_name in file_names:
             ref = f"refs/ckpt/trees/{checkpoint.id}:run/{file_name}"
             remark = ", with possible secrets masked" if file_name in masked_names else ""
-            command = f"git cat-file blob {shell_word(ref)}"
+            command = f"git cat-file blob {shell_quoted(ref)}"
             terminal.out(f"    beside the worktree: {file_name}{remark} ({command})")
     output = checkpoint.attempt.output if checkpoint.attempt else None
     if output:
@@ -135,7 +139,7 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
     for submodule in worktree.submodules:
         position = f"at {submodule.git_sha[:10]}" if submodule.git_sha else "on an unborn branch"
         condition = "with uncommitted changes" if submodule.dirty else "as committed"
-        command = f"git -C {shell_word(submodule.path)} ckpt show {submodule.checkpoint[:SHORT]}"
+        command = f"git -C {shell_quoted(submodule.path)} ckpt show {submodule.checkpoint[:SHORT]}"
         _print_line("submodule", f"{submodule.path} {position}, {condition}; {command}")
     has_files = True
     if worktree.degraded and worktree.tree is None:

@@ -6,7 +6,7 @@ import contextlib
 
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import CkptError, UsageError
 
 TYPE_CHECKING = False
@@ -84,9 +84,9 @@ def step(
         is_given = value is not None and value is not False
         options.refuse(is_given, f"{action} takes no --{option}", "see: git ckpt step --help")
     options.refuse_run_and_track(run, track)
-    run_option = f"--run {shell_word(run)} " if run is not None else ""
+    run_option = f"--run {shell_quoted(run)} " if run is not None else ""
     if track is not None:
-        run_option = f"--track {shell_word(track)} "
+        run_option = f"--track {shell_quoted(track)} "
     with _adding_run_to_hints(run_option), open_store(to_capture=files) as store:
         from gitckpt.durable.steps.steps import Steps
 
@@ -170,7 +170,7 @@ def _next_hint(name: str, position: StepPosition) -> str:
         return ""
     if position.status == report.IN_PROGRESS:
         return f"; the run is at {position.step}"
-    return f"; next: git ckpt step start {shell_word(position.step)}"
+    return f"; next: git ckpt step start {shell_quoted(position.step)}"
 
 
 def _warn_of_files(checkpoint: Checkpoint) -> None:

@@ -14,7 +14,7 @@ from typer.exceptions import TyperException
 from gitckpt.cli import options, terminal
 from gitckpt.cli.parser import quick
 from gitckpt.cli.parser.commands import COMMANDS
-from gitckpt.model.arguments import closest, shell_word
+from gitckpt.model.arguments import closest_word, shell_quoted
 from gitckpt.model.errors import UsageError
 
 Function = Callable[..., int | None]
@@ -53,7 +53,7 @@ class PlainCommand(TyperCommand):
 def require_command(words: Sequence[str]) -> None:
     command_name = next(iter(words[quick.command_index(words) :]), None)
     if command_name is not None and command_name not in COMMANDS:
-        closest_name = closest(_SYNONYMS.get(command_name, command_name), COMMANDS)
+        closest_name = closest_word(_SYNONYMS.get(command_name, command_name), COMMANDS)
         hint = f"did you mean git ckpt {closest_name}?" if closest_name else "see: git ckpt --help"
         raise UsageError(f"there is no command {command_name!r}", hint=hint)
 
@@ -72,7 +72,7 @@ def usage_error(error: Any, words: Sequence[str]) -> UsageError:
     if message.startswith("Got unexpected extra argument"):
         extra_arguments = _EXTRA_ARGUMENT.sub("", message).rstrip(")")
         if command == "save":
-            help_hint = f"to give a message: git ckpt save -m {shell_word(extra_arguments)}"
+            help_hint = f"to give a message: git ckpt save -m {shell_quoted(extra_arguments)}"
         return UsageError(f"too many arguments: {extra_arguments}", hint=help_hint)
     return UsageError(message[:1].lower() + message[1:], hint=help_hint)
 
@@ -91,7 +91,7 @@ def _unknown_option(
             hint = f"run: git ckpt {option} {value}{command}"
             return UsageError(f"{option} goes before the command", hint=hint)
     spellings = [name for parameter in parameters for name in parameter.spellings]
-    closest_option = closest(option, [name for name in spellings if name.startswith("--")])
+    closest_option = closest_word(option, [name for name in spellings if name.startswith("--")])
     hint = f"did you mean {closest_option}?" if closest_option else help_hint
     return UsageError(f"there is no option {option}", hint=hint)
 

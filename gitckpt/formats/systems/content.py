@@ -73,7 +73,7 @@ class Record:
 
 LARGEST = 16 * 1024 * 1024  # in bytes; the largest real file has 560 KB, a state 28 MiB
 # Limits of a TOML file: Python takes a second at the limit; the largest real file has 10 KB.
-TOML = budget.Budget(1024 * 1024, 50_000, 100_000)
+TOML = budget.DocumentLimits(1024 * 1024, 50_000, 100_000)
 _MOST_VALUES, _MOST_KEYS = 400_000, 150_000  # a state holds at most 900,000 values, 150,000 keys
 _MOST_REMARKS = 20
 _TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|([,\[{])|(:)', re.DOTALL)
@@ -152,7 +152,7 @@ def parse_toml(source: Source, remarks: Remarks) -> dict[str, Any]:
         remarks.add("has times in nanoseconds: stored in microseconds")
     try:
         return to_storable(toml.loads(text, TOML), remarks)
-    except budget.Excess as error:
+    except budget.LimitExceeded as error:
         raise Unreadable(str(error)) from None
     except RecursionError:
         raise Unreadable("the values are nested too deeply") from None
@@ -275,6 +275,6 @@ def to_instant(value: object) -> int | None:
     if len(text) == len("2026-01-01"):
         text += "T00:00:00"
     try:
-        return times.from_text(text if _OFFSET.search(text) else f"{text}Z")
+        return times.parse_timestamp(text if _OFFSET.search(text) else f"{text}Z")
     except ValueError:
         return None

@@ -118,7 +118,7 @@ def _label(status: object, statuses: list[tuple[str, Any]]) -> str:
 def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     if checkpoint.run is None:
         raise Unreadable("a checkpoint outside of a run has no steps, which forge needs")
-    state = jsonable.to_state(checkpoint)
+    state = jsonable.state_to_json(checkpoint)
     import_values = content.to_mapping(state.pop(KEY, None))
     is_forge = content.text_at(import_values, "format") == FORGE
     pipeline = checkpoint.pipeline

@@ -190,7 +190,7 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
         losses.append(f"the status of findings: {', '.join(sorted(statuses))}")
     lost_keys = [key for key in checkpoint.state if key not in (cycle.KEY, KEY)]
     losses += [f"the value {key} of the state" for key in lost_keys]
-    import_values = content.table_at(jsonable.to_state(checkpoint), KEY)
+    import_values = content.table_at(jsonable.state_to_json(checkpoint), KEY)
     unknown_keys = [key for key in import_values if key not in ("format", "phases", "git_commit")]
     losses += [f"the key {key}, which quasar does not have" for key in unknown_keys]
     header_values = state.to_quasar_table()

@@ -65,7 +65,7 @@ def read(source: Source) -> Record:
         is_local=True,
         commit=content.text_at(document, "git_commit"),
         errors=errors,
-        id=own_id if ids.is_id(own_id) else None,
+        id=own_id if ids.is_checkpoint_id(own_id) else None,
         sort_key=len(results),
         continuation=_continuation_of(state, results, remarks),
         remarks=remarks.clauses,
@@ -100,7 +100,7 @@ def read_workflow(source: Source) -> Record:
         is_local=True,
         commit=content.text_at(document, "git_commit"),
         errors=tuple(error for error in errors if error),
-        id=own_id if ids.is_id(own_id) else None,
+        id=own_id if ids.is_checkpoint_id(own_id) else None,
         continuation=continuation,
         remarks=remarks.clauses,
     )
@@ -157,7 +157,7 @@ def _label(text: str, remarks: Remarks) -> str:
 
 def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     """Render rlm-act's JSON file; append to `losses` what that cannot express."""
-    state = jsonable.to_state(checkpoint)
+    state = jsonable.state_to_json(checkpoint)
     imported = content.to_mapping(state.pop(KEY, None))
     is_rlm_act = content.text_at(imported, "format") == RLM_ACT
     is_intact = is_rlm_act and checkpoint.imported is not None

@@ -112,7 +112,7 @@ def _lint(graph: Graph, state: Mapping[str, Any], remarks: Remarks) -> None:
 
 def write(checkpoint: Checkpoint, _losses: list[str]) -> bytes:
     # The format takes any key, so nothing is lost.
-    state = jsonable.to_state(checkpoint)
+    state = jsonable.state_to_json(checkpoint)
     if not isinstance(state.get(machine.LOOP), dict):
         raise Unreadable("the state has no steps, which superpowers needs")
     if "track_id" not in state:

@@ -131,7 +131,7 @@ def read_toml(data: bytes) -> None:
         found = toml.loads(text)
     except ValueError:
         return
-    if toml._parse_plain(text) is not None:
+    if toml._parse_simple_toml(text) is not None:
         assert is_same(found, tomllib.loads(text)), text
     try:
         written = toml.dumps(found)
