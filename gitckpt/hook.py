@@ -59,7 +59,7 @@ def main(argv: Sequence[str]) -> int:
         elif event == _GC:
             _start_maintenance(repository)
         elif event == KEEP_UP:
-            _follow_up(repository, "")
+            _maintain_after_event(repository, "")
         else:
             is_recorded = _records_checkpoint(repository, event, argument)
             if event == "post-rewrite":
@@ -69,21 +69,21 @@ def main(argv: Sequence[str]) -> int:
                 notes.carry(repository, argument)  # before the record: git has copied the notes
             if is_recorded:
                 revision = argument if event == "post-commit" and argument else "HEAD"
-                checkpoint_id = _record(repository, event, revision)
+                checkpoint_id = _record_commit(repository, event, revision)
                 failure = "the checkpoint is recorded, but maintenance was not started"
-                _follow_up(repository, checkpoint_id)
+                _maintain_after_event(repository, checkpoint_id)
     except CkptError as error:
         advice = f"; {error.hint}" if error.hint else ""
-        _report(repository, event, f"{failure}: {error.message}{advice}")
+        _report_failure(repository, event, f"{failure}: {error.message}{advice}")
     except KeyboardInterrupt:
-        _report(repository, event, f"{failure}: interrupted")
+        _report_failure(repository, event, f"{failure}: interrupted")
     except Exception as error:  # noqa: BLE001 - a hook never breaks a commit
-        _report(repository, event, f"{failure}: {type(error).__name__}: {error}", error)
+        _report_failure(repository, event, f"{failure}: {type(error).__name__}: {error}", error)
     return 0
 
 
-def _follow_up(repository: Repository, checkpoint_id: str) -> None:
-    if _wants_maintenance(repository):
+def _maintain_after_event(repository: Repository, checkpoint_id: str) -> None:
+    if _is_maintenance_due(repository):
         # The next command may be a gc, which deletes what no ref reaches in a shallow clone.
         if os.path.exists(os.path.join(repository.common_dir, "shallow")):
             from gitckpt.store.retention import maintenance
@@ -91,7 +91,7 @@ def _follow_up(repository: Repository, checkpoint_id: str) -> None:
             maintenance.settle_removals(repository)
         _start_maintenance(repository)
     elif checkpoint_id.startswith("00"):  # once in 256 commits: the check itself takes time
-        _detach(repository, PACK)
+        _start_background_task(repository, PACK)
 
 
 def _records_checkpoint(repository: Repository, event: str, argument: str) -> bool:
@@ -168,7 +168,7 @@ def _find_branch(repository: Repository, event: str) -> str | None:
     return head_ref.removeprefix("refs/heads/") if head_ref.startswith("refs/heads/") else None
 
 
-def _record(repository: Repository, event: str, revision: str) -> str:
+def _record_commit(repository: Repository, event: str, revision: str) -> str:
     from gitckpt.git.objects.plumbing import Plumbing
     from gitckpt.git.refs import Refs
 
@@ -178,7 +178,7 @@ def _record(repository: Repository, event: str, revision: str) -> str:
         from gitckpt.store.records import heads
 
         return heads.clear_stale_locks(
-            repository, lambda sentence: _report(repository, event, sentence), path
+            repository, lambda sentence: _report_failure(repository, event, sentence), path
         )
 
     refs = Refs(repository, clear_stale_lock)
@@ -241,13 +241,13 @@ def _extend_run(repository: Repository, details: dict[str, Any], event: str) -> 
     if owner is None or owner.run is None:
         return None
     if repository.cat_file.info(ref_names.RUNS + owner.run) is None:
-        _report(repository, event, f"{_ALONE}: the run {owner.run} is gone")
+        _report_failure(repository, event, f"{_ALONE}: the run {owner.run} is gone")
         return None
     worktree = Repository(repository.git_dir, os.getcwd(), repository.object_format)
     with Checkpoints(worktree, adapter="plumbing") as store:
         config = settings.read(worktree)
         for problem in filter(None, (config.problem, config.notice)):
-            _report(repository, event, problem)
+            _report_failure(repository, event, problem)
         run_options: dict[str, Any] = {
             "run": owner.run,
             "guard": store.leases.bind_to_token(owner.run),
@@ -256,14 +256,16 @@ def _extend_run(repository: Repository, details: dict[str, Any], event: str) -> 
         try:
             checkpoint = store.save(_PHASE, **run_options, **options)
         except WorktreeError as error:
-            _report(repository, event, f"{_NO_FILES}: {error.message}")
+            _report_failure(repository, event, f"{_NO_FILES}: {error.message}")
             return store.record(_PHASE, **run_options, **details).id
         except LeaseLost as error:
-            _report(repository, event, f"{_ALONE}: {error.message}")
+            _report_failure(repository, event, f"{_ALONE}: {error.message}")
             checkpoint = store.save(_PHASE, **options)
         if checkpoint.worktree is not None and checkpoint.worktree.degraded:
             advice = f"record them now: git ckpt save; {MORE_TIME}"
-            _report(repository, event, f"{_NO_FILES}: {checkpoint.worktree.degraded}; {advice}")
+            _report_failure(
+                repository, event, f"{_NO_FILES}: {checkpoint.worktree.degraded}; {advice}"
+            )
         return checkpoint.id
 
 
@@ -289,15 +291,15 @@ def maintain_if_due(repository: Repository, settle: Callable[[], None]) -> None:
             from gitckpt.store.retention import maintenance  # once per repository
 
             maintenance.record_never_ran(repository)
-        elif _wants_maintenance(repository):
+        elif _is_maintenance_due(repository):
             if repository.read_shallow_and_grafts():
                 settle()
             _start_maintenance(repository)
     except (CkptError, OSError) as error:
-        _report(repository, _GC, f"{_FAILURES[_GC]}: {error}")
+        _report_failure(repository, _GC, f"{_FAILURES[_GC]}: {error}")
 
 
-def _wants_maintenance(repository: Repository) -> bool:
+def _is_maintenance_due(repository: Repository) -> bool:
     import time
 
     from gitckpt.store.records import ref_names
@@ -324,16 +326,16 @@ def _start_maintenance(repository: Repository) -> None:
     with open(path, "wb", opener=private_dirs.create):
         pass
     os.utime(path)  # on some file systems, truncating an empty file does not change its time
-    _detach(repository, MAINTAIN)
+    _start_background_task(repository, MAINTAIN)
 
 
-def _detach(repository: Repository, task: str) -> None:
+def _start_background_task(repository: Repository, task: str) -> None:
     package_dir = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     env = environment({"GIT_DIR": repository.git_dir})
     start_detached([sys.executable, "-I", "-S", "-c", _BOOTSTRAP, package_dir, task], env)
 
 
-def _report(
+def _report_failure(
     repository: Repository | None, event: str, sentence: str, bug: Exception | None = None
 ) -> None:
     if event not in (MAINTAIN, PACK):

@@ -12,7 +12,7 @@ from gitckpt.durable.driver.driver import OPTIONS
 from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.formats import files
 from gitckpt.formats.systems import content
-from gitckpt.formats.systems.content import KEY, ConversionError, ParsedRecord, SourceFile
+from gitckpt.formats.systems.content import KEY, BadFormat, FileRecord, SourceFile
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration
@@ -64,7 +64,7 @@ def read_commit_times(repository: Repository, oids: Collection[str]) -> dict[str
     return by_oid
 
 
-def determine_time(record: ParsedRecord, commit: CommitTime | None, import_time: int) -> FileTime:
+def determine_time(record: FileRecord, commit: CommitTime | None, import_time: int) -> FileTime:
     """Determine when a file was written; `commit` is the commit that the file names."""
     # rlm-act writes local time and calls it UTC. If that is before the commit that the file names,
     # the clock is taken as one of the committer's zone (true of 42 of 44 public files).
@@ -110,7 +110,7 @@ _preset = functools.cache(functools.partial(pipelines.read_preset, known_steps=O
 
 @dataclass(frozen=True, slots=True)
 class ParsedFile:
-    record: ParsedRecord
+    record: FileRecord
     source: SourceFile
     time: FileTime
     commit: str  # the commit named in the file; "" if it is missing in this repository
@@ -188,7 +188,7 @@ def make_pipeline(
         try:
             if name not in contents:
                 contents[name] = files.read_input(path, store.repository.worktree, reason, project)
-        except ConversionError as error:
+        except BadFormat as error:
             item.unread[path] = str(error)
     inputs = dict(definition.inputs)
     inputs |= {name: secrets.masked(value) for name, value in continuation.inputs.items()}

@@ -28,7 +28,7 @@ from gitckpt.store.records.entry import CheckpointInfo
 from gitckpt.store.store import Store, inside
 
 # A writer appends a clause to the list for each thing that the format cannot express. It raises
-# `ConversionError` if the checkpoint does not fit the format.
+# `BadFormat` if the checkpoint does not fit the format.
 _WRITERS: dict[str, Callable[[Checkpoint, list[str]], bytes]] = {
     content.RLM_ACT: rlm_act.write_checkpoint,
     content.FORGE: forge.write_run,
@@ -192,7 +192,7 @@ def _export_checkpoint(store: Checkpoints, checkpoint: Checkpoint, format_: str)
     losses: list[str] = []
     try:
         data = _WRITERS[format_](checkpoint, losses)
-    except content.ConversionError as error:
+    except content.BadFormat as error:
         problem = f"cannot export checkpoint {checkpoint.id[:8]} as {format_}: {error}"
         hint = f"see the state: git ckpt show {checkpoint.id[:8]} --state"
         raise UsageError(problem, hint=hint) from None

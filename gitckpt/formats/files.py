@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Container, Iterator
 
 from gitckpt.formats.systems import detection
-from gitckpt.formats.systems.content import LARGEST, ConversionError, SourceFile
+from gitckpt.formats.systems.content import LARGEST, BadFormat, SourceFile
 from gitckpt.git.files import regular
 from gitckpt.git.files.private_dirs import PRIVATE
 from gitckpt.model.errors import NotFoundError
@@ -90,13 +90,13 @@ def _display_path(full_path: str, top: str | None) -> str:
 
 
 def read_file(file: FileCandidate) -> SourceFile:
-    """Read a file; raise `ConversionError` if it is not a regular file, or too large."""
+    """Read a file; raise `BadFormat` if it is not a regular file, or too large."""
     if file.problem is not None:
-        raise ConversionError(file.problem)
+        raise BadFormat(file.problem)
     try:
         data = regular.content(file.full_path, LARGEST, follow=False)
     except OSError as error:
-        raise ConversionError(str(error.strerror)) from None
+        raise BadFormat(str(error.strerror)) from None
     return SourceFile(file.path, data)
 
 
@@ -126,11 +126,11 @@ def read_input(
     """Read a file of the worktree `top` that an imported file names.
 
     A path below `project`, the former path of the project, is taken as relative to `top`. Raises
-    `ConversionError`, whose message continues a sentence that begins with the path.
+    `BadFormat`, whose message continues a sentence that begins with the path.
     """
     not_found = "is not in the repository"
     if top is None or not path:
-        raise ConversionError(not_found)
+        raise BadFormat(not_found)
     root = os.path.realpath(top)
     for parent in (project.rstrip("/"), root):
         if parent and path.startswith(f"{parent}/"):
@@ -139,13 +139,13 @@ def read_input(
     try:
         file = os.path.realpath(os.path.join(root, path))
         if os.path.isabs(path) or not file.startswith(root + os.sep) or not os.path.lexists(file):
-            raise ConversionError(not_found)
+            raise BadFormat(not_found)
         if (obstacle := reason(file)) is not None:
-            raise ConversionError(f"is not read: {obstacle}")
+            raise BadFormat(f"is not read: {obstacle}")
         return regular.content(file, _MAX_PLAN, follow=False)
     except OSError as error:
-        raise ConversionError(f"is not read: {error.strerror}") from None
-    except ConversionError:
+        raise BadFormat(f"is not read: {error.strerror}") from None
+    except BadFormat:
         raise
     except ValueError:
-        raise ConversionError(not_found) from None
+        raise BadFormat(not_found) from None

@@ -18,7 +18,7 @@ from gitckpt.durable.steps import graph_file
 from gitckpt.formats import conversion, files
 from gitckpt.formats.conversion import CheckpointDraft, ParsedFile
 from gitckpt.formats.systems import content, detection, forge, quasar, rlm_act, superpowers
-from gitckpt.formats.systems.content import ConversionError, ParsedRecord, SourceFile
+from gitckpt.formats.systems.content import BadFormat, FileRecord, SourceFile
 from gitckpt.git.lock import Lock
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.refs import RefMoved, Update
@@ -53,7 +53,7 @@ class KnownImports:
             self.add_import(oid, ref.removeprefix(ref_names.ORIGINALS))
 
     # `original` is the oid of the file's bytes.
-    def find_checkpoint(self, record: ParsedRecord, path: str, original: str) -> Checkpoint | None:
+    def find_import(self, record: FileRecord, path: str, original: str) -> Checkpoint | None:
         for name in self._by_original.get(original, ()):
             try:
                 checkpoint = self._store.read(name)
@@ -81,7 +81,7 @@ class KnownImports:
             except RefMoved:
                 return  # a concurrent import has changed it
 
-    def claim_run_key(self, record: ParsedRecord) -> KeyClaim:
+    def claim_run_key(self, record: FileRecord) -> KeyClaim:
         key = f"{trigger_of(record.format)}:{record.identity}"
         if len(key) > keys.MAX_LENGTH or not key.isprintable():
             digest = hashlib.sha256(os.fsencode(record.identity)).hexdigest()
@@ -173,7 +173,7 @@ class Importer:
 
     def _import_files(self, paths: list[str]) -> list[ImportedFile]:
         results: list[ImportedFile] = []
-        parsed_files: list[tuple[ParsedRecord, SourceFile]] = []
+        parsed_files: list[tuple[FileRecord, SourceFile]] = []
         for file in files.find_files(paths, self._top, self._list_capturable_files, self.left):
             try:
                 source = files.read_file(file)
@@ -183,7 +183,7 @@ class Importer:
                     problem = "the format is unknown"
                     results.append(ImportedFile(file.path, SKIPPED, problem=problem))
                 parsed_files += records
-            except ConversionError as error:
+            except BadFormat as error:
                 if file.is_expected:
                     failed_file = ImportedFile(file.path, FAILED, self._format, problem=str(error))
                     results.append(failed_file)
@@ -205,17 +205,15 @@ class Importer:
         return results
 
     def _require_skippable(self, source: SourceFile, *, is_named: bool) -> None:
-        """Raise `ConversionError` if a file of unknown format must not be skipped."""
+        """Raise `BadFormat` if a file of unknown format must not be skipped."""
         detection.require_complete_file(source)
         format_ = detection.format_by_path(source.path)
         if format_ is not None and not detection.may_be_of_other_tool(source, format_):
             self._parse_record(format_, source)
         if is_named:
-            raise ConversionError(
-                "unknown format; to see what a format lacks, name it: --format NAME"
-            )
+            raise BadFormat("unknown format; to see what a format lacks, name it: --format NAME")
 
-    def _parse_file(self, source: SourceFile, place: str) -> list[tuple[ParsedRecord, SourceFile]]:
+    def _parse_file(self, source: SourceFile, place: str) -> list[tuple[FileRecord, SourceFile]]:
         format_ = self._format or detection.detect_format(source)
         if format_ is None:
             return []
@@ -227,14 +225,14 @@ class Importer:
             record = replace(record, remarks=(*record.remarks, remark))
         records = [(record, source)]
         if self._history and format_ == content.SUPERPOWERS:
-            versions: list[tuple[ParsedRecord, SourceFile]] = []
+            versions: list[tuple[FileRecord, SourceFile]] = []
             for commit, time, data in conversion.read_versions(self._store.repository, source.path):
                 older_source = replace(source, data=data)
                 try:
                     record = self._parse_record(format_, older_source)
                     record = replace(record, commit=commit, time=time, is_local=False)
                     versions.append((record, older_source))
-                except ConversionError as error:
+                except BadFormat as error:
                     self._progress(f"{source.path} of commit {commit[:10]}: {error}")
             is_committed = versions and versions[-1][1].data == source.data
             records = versions if is_committed else versions + records
@@ -252,7 +250,7 @@ class Importer:
     def _limits(self) -> limits.Limits:
         return self._store.rules.limits()
 
-    def _parse_record(self, format_: str, source: SourceFile) -> ParsedRecord:
+    def _parse_record(self, format_: str, source: SourceFile) -> FileRecord:
         is_quasar = format_ == self._format == content.QUASAR
         if is_quasar and detection.is_nebula_state(source):
             format_ = content.NEBULA
@@ -262,9 +260,7 @@ class Importer:
             return superpowers.read_track(source, graph_file.read_preset())
         return _READERS[format_](source)
 
-    def _add_times(
-        self, parsed_files: Iterable[tuple[ParsedRecord, SourceFile]]
-    ) -> list[ParsedFile]:
+    def _add_times(self, parsed_files: Iterable[tuple[FileRecord, SourceFile]]) -> list[ParsedFile]:
         records = list(parsed_files)
         oids = {record.commit for record, _ in records if ids.is_oid(record.commit)}
         commits = conversion.read_commit_times(self._store.repository, oids)
@@ -281,9 +277,7 @@ class Importer:
         new_items: list[ParsedFile] = []
         originals: set[str] = set()
         for item in items:
-            earlier_import = self._known.find_checkpoint(
-                item.record, item.source.path, item.original
-            )
+            earlier_import = self._known.find_import(item.record, item.source.path, item.original)
             if earlier_import is not None:
                 results.append(_make_result(item, KNOWN, earlier_import.run, earlier_import))
             elif item.original in originals:
@@ -429,7 +423,7 @@ class Importer:
         return run not in self._planned and self._store.refs.read(ref_names.RUNS + run) is None
 
 
-_READERS: dict[str, Callable[[SourceFile], ParsedRecord]] = {
+_READERS: dict[str, Callable[[SourceFile], FileRecord]] = {
     content.RLM_ACT: rlm_act.read_checkpoint,
     content.WORKFLOW: rlm_act.read_workflow,
     content.FORGE: forge.read_run,

@@ -26,7 +26,7 @@ MAX_INTEGER, MIN_INTEGER = 2**63 - 1, -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentLimits:
+class SizeLimits:
     """Limits of one document: bytes, names (parts of dotted keys), array values."""
 
     size: int
@@ -39,13 +39,13 @@ class DocumentLimits:
         return 32 * self.names
 
 
-HEADER = DocumentLimits(4 << 20, 50_000, 100_000)  # all of a document before its state
-STATE = DocumentLimits(
+HEADER = SizeLimits(4 << 20, 50_000, 100_000)  # all of a document before its state
+STATE = SizeLimits(
     28 << 20, 150_000, 900_000
 )  # a written state: with any header it fits `DOCUMENT`
-DOCUMENT = DocumentLimits(32 << 20, 200_000, 1_000_000)  # header and state together
-RECORD = DocumentLimits(64 << 10, 1000, 1000)  # a lease or a key
-FILE = DocumentLimits(1 << 20, 20_000, 20_000)  # a file that people write, such as `gitckpt.toml`
+DOCUMENT = SizeLimits(32 << 20, 200_000, 1_000_000)  # header and state together
+RECORD = SizeLimits(64 << 10, 1000, 1000)  # a lease or a key
+FILE = SizeLimits(1 << 20, 20_000, 20_000)  # a file that people write, such as `gitckpt.toml`
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,12 @@ class LimitExceeded(ValueError):
     """A document exceeds one of its limits; the message names the limit."""
 
 
-def require_size(size: int, limits: DocumentLimits) -> None:
+def require_size(size: int, limits: SizeLimits) -> None:
     if size > limits.size:
         raise LimitExceeded(f"too large: {size:,} bytes, where {limits.size:,} are allowed")
 
 
-def require_toml_within(text: str, limits: DocumentLimits) -> None:
+def require_toml_within(text: str, limits: SizeLimits) -> None:
     """Raise `LimitExceeded` if a TOML text exceeds `limits`; takes linear time."""
     require_size(len(text), limits)
     skip_pattern, mark_pattern, long_number = _compile_toml_patterns()
@@ -94,7 +94,7 @@ def require_toml_within(text: str, limits: DocumentLimits) -> None:
 
 
 class _TomlCounter:
-    def __init__(self, limits: DocumentLimits) -> None:
+    def __init__(self, limits: SizeLimits) -> None:
         self._limits = limits
         self._names = self._steps = self._values = 0
         self._header = 0  # depth of the table that the current line belongs to

@@ -74,9 +74,7 @@ def _read_array_of_tables(kind: type, reader: TableReader, key: str) -> tuple[An
 # Values that TOML lacks: strings in the document, listed in `types` by JSON pointer (RFC 6901).
 
 
-def restore_state_types(
-    state: dict[str, Any], types: Mapping[str, Any], ref: str
-) -> dict[str, Any]:
+def restore_types(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[str, Any]:
     """Decode, in place, a state's strings that `types` (JSON pointer -> kind) lists."""
     long_characters = 0
     for pointer, kind in types.items():
@@ -147,7 +145,7 @@ def document_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     """Map each document key but `types` and `state` to its value, None if absent."""
     values: dict[str, Any] = {"version": VERSION}
     for key in document.KEYS:
-        value = getattr(checkpoint, key.checkpoint_attribute)
+        value = getattr(checkpoint, key.field_name)
         if key.kind not in _TABLES:
             values[key.name] = list(value) if type(value) is tuple else value
         elif value is not None:
@@ -187,7 +185,7 @@ def _decode(data: bytes, ref: str) -> Checkpoint:
         budget.require_size(header_end, limits)
         budget.require_toml_within(_decode_utf8(data[:header_end], ref), limits)
         limits = budget.DOCUMENT
-    return _to_checkpoint(_parse_document(data, ref, limits), ref, with_state=True)
+    return _to_checkpoint(_parse_toml(data, ref, limits), ref, with_state=True)
 
 
 def _decode_header(data: bytes, ref: str) -> Checkpoint:
@@ -196,7 +194,7 @@ def _decode_header(data: bytes, ref: str) -> Checkpoint:
     return (
         header
         if header is not None
-        else _to_checkpoint(_parse_document(data, ref), ref, with_state=False)
+        else _to_checkpoint(_parse_toml(data, ref), ref, with_state=False)
     )
 
 
@@ -209,7 +207,7 @@ def _decode_summary(data: bytes, ref: str) -> Checkpoint:
 
 def _decode_beginning(data: bytes, ref: str) -> Checkpoint | None:
     try:
-        table = _parse_document(data, ref)
+        table = _parse_toml(data, ref)
     except NewerCheckpoint:
         raise
     except (InvalidCheckpoint, budget.LimitExceeded):
@@ -244,9 +242,7 @@ def _decode_utf8(data: bytes, ref: str) -> str:
         raise InvalidCheckpoint(ref, "", f"not UTF-8 (byte {error.start})") from None
 
 
-def _parse_document(
-    data: bytes, ref: str, limits: budget.DocumentLimits = budget.HEADER
-) -> dict[str, Any]:
+def _parse_toml(data: bytes, ref: str, limits: budget.SizeLimits = budget.HEADER) -> dict[str, Any]:
     budget.require_size(len(data), limits)
     try:
         table = toml.loads(_decode_utf8(data, ref), limits)
@@ -271,11 +267,11 @@ def _to_checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Chec
     values: dict[str, Any] = {}
     for key in document.KEYS:
         if key.kind not in _TABLES:
-            values[key.checkpoint_attribute] = _VALUES[key.kind](reader, key.name)
+            values[key.field_name] = _VALUES[key.kind](reader, key.name)
         elif (table_values := reader.read_optional(key.name, dict)) is not None:
             table_reader = TableReader(table_values, ref, f"{key.name}.")
-            values[key.checkpoint_attribute] = _read_table(_TABLES[key.kind], table_reader)
-    values["state"] = restore_state_types(state, types, ref) if with_state else {}
+            values[key.field_name] = _read_table(_TABLES[key.kind], table_reader)
+    values["state"] = restore_types(state, types, ref) if with_state else {}
     checkpoint = Checkpoint(**values, unknown=reader.unread_values)
     if ref.startswith("refs/checkpoints/") and checkpoint.id != ref.rpartition("/")[2]:
         raise reader.invalid("id", f"{checkpoint.id} is not the ref's name")

@@ -24,7 +24,7 @@ class DocumentKey:
     label: str = ""  # its name in `git ckpt show`; "" if that does not show the key
 
     @property
-    def checkpoint_attribute(self) -> str:
+    def field_name(self) -> str:
         """The name of the `Checkpoint` field that holds the key's value."""
         return "label" if self.name == "phase" else self.name
 

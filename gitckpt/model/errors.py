@@ -92,7 +92,7 @@ class RunComplete(UsageError):
         self.results = dict(results)
 
 
-def _shorten_text(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= 500 else f"{text[:500]}…"
 
 
@@ -102,10 +102,7 @@ class InvalidCheckpoint(CkptError):
     exit_code = 13
 
     def __init__(self, ref: str, field: str, problem: str, *, hint: str | None = None) -> None:
-        field, problem = (
-            _shorten_text(field),
-            _shorten_text(problem),
-        )  # both may quote a fetched document
+        field, problem = _shorten(field), _shorten(problem)  # both may quote a fetched document
         position = f"{ref}: {field}: " if field else f"{ref}: "
         super().__init__(position + problem, hint=hint)
         self.ref, self.field, self.problem = ref, field, problem

@@ -18,7 +18,7 @@ def format_note_line(checkpoint_id: str, phase: str, timestamp: str) -> str:
     return f"{checkpoint_id} {label} {timestamp}"
 
 
-def id_of_note_line(line: str) -> str:
+def leading_id(line: str) -> str:
     return line.partition(" ")[0]
 
 
@@ -32,18 +32,16 @@ def update_note(lines: Iterable[str], new: Iterable[str], removed: Collection[st
     lines = list(lines)
     # git's merge of notes may leave a line twice.
     lines_by_id = {
-        id_of_note_line(line): line for line in lines if ids.is_checkpoint_id(id_of_note_line(line))
+        leading_id(line): line for line in lines if ids.is_checkpoint_id(leading_id(line))
     }
-    lines_by_id.update((id_of_note_line(line), line) for line in new)
+    lines_by_id.update((leading_id(line), line) for line in new)
     lines_by_id = {id_: line for id_, line in lines_by_id.items() if id_ not in removed}
     newest = dict(sorted(lines_by_id.items(), key=lambda link: link[1].rpartition(" ")[2])[-MOST:])
     is_partial = lines_by_id and (note_omits_older(lines) or len(newest) < len(lines_by_id))
     note_lines = []
     for line in lines:
-        if ids.is_checkpoint_id(id_of_note_line(line)):
-            note_lines += (
-                [newest.pop(id_of_note_line(line))] if id_of_note_line(line) in newest else []
-            )
+        if ids.is_checkpoint_id(leading_id(line)):
+            note_lines += [newest.pop(leading_id(line))] if leading_id(line) in newest else []
         elif line != MORE:
             note_lines.append(line)
     note_lines += [line for id_, line in lines_by_id.items() if id_ in newest]

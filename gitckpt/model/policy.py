@@ -106,31 +106,29 @@ def _decide_checkpoint(
 ) -> Decision:
     is_by_hook = candidate.trigger in HOOK_TRIGGERS
     if candidate.run is not None:
-        return _decision_to_keep(candidate.id, f"belongs to the run {candidate.run}")
+        return _keep_because(candidate.id, f"belongs to the run {candidate.run}")
     if candidate.trigger == SUBMODULE:
-        return _decision_to_keep(candidate.id, "belongs to a checkpoint of the superproject")
+        return _keep_because(candidate.id, "belongs to a checkpoint of the superproject")
     if not is_by_hook and candidate.trigger != SAFETY and not policy.everything:
-        return _decision_to_keep(candidate.id, "not made by a hook")
+        return _keep_because(candidate.id, "not made by a hook")
     if candidate.tagged and is_by_hook and not policy.everything:
-        return _decision_to_keep(candidate.id, "tagged")
+        return _keep_because(candidate.id, "tagged")
     age = now - candidate.time
     if candidate.rewritten and is_by_hook:
         limit = min(policy.rewritten_older_than, policy.older_than)
         return _decide_by_age(candidate.id, "its commit was rewritten, ", age, limit)
     if candidate.trigger != SAFETY:
         if candidate.is_not_older_than(newest.hooks):
-            return _decision_to_keep(candidate.id, f"among the newest {policy.keep_last}")
+            return _keep_because(candidate.id, f"among the newest {policy.keep_last}")
         return _decide_by_age(candidate.id, "", age, policy.older_than)
     if candidate.is_not_older_than(newest.safety):
-        return _decision_to_keep(
-            candidate.id, f"made for safety, among the newest {policy.safeties}"
-        )
+        return _keep_because(candidate.id, f"made for safety, among the newest {policy.safeties}")
     limit = policy.safety_older_than
     limit = min(limit, policy.older_than) if policy.everything else limit
     return _decide_by_age(candidate.id, "made for safety, ", age, limit)
 
 
-def _decision_to_keep(id_: str, reason: str) -> Decision:
+def _keep_because(id_: str, reason: str) -> Decision:
     return Decision(id_, expires=False, reason=reason)
 
 
@@ -192,7 +190,7 @@ def decide_run_expiry(runs: Sequence[RunCandidate], policy: Policy, *, now: int)
         if not needed_runs:
             return list(decisions.values())
         for run, name in needed_runs:
-            decisions[run.id] = _decision_to_keep(
+            decisions[run.id] = _keep_because(
                 run.id, f"the unfinished run {name} refers to this run"
             )
 
@@ -214,7 +212,7 @@ def find_squashed_progress(chain: Iterable[tuple[str, str, str]]) -> dict[str, s
 
 def _decide_run(run: RunCandidate, policy: Policy, now: int, rank: int) -> Decision:
     if run.status in runstate.DRIVEN:
-        return _decision_to_keep(run.id, "a process drives the run")
+        return _keep_because(run.id, "a process drives the run")
     age = now - run.time
     if run.status == runstate.COMPLETE:
         limit = policy.runs_older_than
@@ -222,9 +220,9 @@ def _decide_run(run: RunCandidate, policy: Policy, now: int, rank: int) -> Decis
         return _decide_by_age(run.id, "complete, ", age, limit)
     kind = f"unfinished: {run.status}"
     if not policy.everything:
-        return _decision_to_keep(run.id, kind)
+        return _keep_because(run.id, kind)
     if rank <= policy.keep_last:
-        return _decision_to_keep(run.id, f"{kind}, among the newest {policy.keep_last}")
+        return _keep_because(run.id, f"{kind}, among the newest {policy.keep_last}")
     return _decide_by_age(run.id, f"{kind}, ", age, policy.older_than)
 
 

@@ -38,7 +38,7 @@ class TableReader:
         """The keys and values not read so far, such as those of a newer gitckpt."""
         unread = {key: value for key, value in self.values.items() if key not in self._read_keys}
         for key, value in unread.items():
-            self._require_64_bit_integers(key, value)
+            self._require_64_bit(key, value)
         return unread
 
     def read_value(self, key: str, kind: type[T], default: D) -> T | D:
@@ -47,7 +47,7 @@ class TableReader:
             return default
         value = self.values[key]
         if kind is int:
-            self._require_64_bit_integers(key, value)
+            self._require_64_bit(key, value)
         return (
             value if type(value) is kind else self.wrong_type(key, self.kinds[kind], value, default)
         )
@@ -87,7 +87,7 @@ class TableReader:
                 return self.wrong_type(f"{key}.{name}", self.kinds[str], value, {})
         return values
 
-    def _require_64_bit_integers(self, key: str, value: object) -> None:
+    def _require_64_bit(self, key: str, value: object) -> None:
         # Neither TOML nor the index holds integers beyond 64 bits.
         values = [value]
         while values:

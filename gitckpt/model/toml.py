@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
-    from gitckpt.model.budget import DocumentLimits
+    from gitckpt.model.budget import SizeLimits
 
     Path: TypeAlias = tuple[Any, str | int] | None
 
@@ -36,13 +36,11 @@ _MAX_NAMES, _MAX_NAME = 2000, 100
 _SHORT = 4000
 
 
-def dumps(document: dict[str, Any], limits: DocumentLimits = budget.HEADER) -> str:
+def dumps(document: dict[str, Any], limits: SizeLimits = budget.HEADER) -> str:
     writer = _TomlWriter(None)
     writer.write_table(document, "", None, 0)
     is_header = limits is budget.HEADER
-    return writer.join_within_limits(
-        f"the document{', less the state,' if is_header else ''}", limits
-    )
+    return writer.join_parts(f"the document{', less the state,' if is_header else ''}", limits)
 
 
 def dump_state(state: dict[str, Any], types: dict[str, str]) -> str:
@@ -54,10 +52,10 @@ def dump_state(state: dict[str, Any], types: dict[str, str]) -> str:
     writer = _TomlWriter(types)
     writer.parts.append("[state]\n")
     writer.write_table(state, "state", None, 0)
-    return writer.join_within_limits("the state", budget.STATE)
+    return writer.join_parts("the state", budget.STATE)
 
 
-def loads(text: str, limits: DocumentLimits | None = budget.DOCUMENT) -> dict[str, Any]:
+def loads(text: str, limits: SizeLimits | None = budget.DOCUMENT) -> dict[str, Any]:
     """Parse a TOML document; raise `ValueError` if it is invalid or exceeds `limits`."""
     table = _parse_simple_toml(text) if len(text) <= _SHORT else None
     if table is not None:
@@ -120,7 +118,7 @@ class _TomlWriter:
         self.types = types
         self.names = self.steps = self.values = self.long = 0
 
-    def join_within_limits(self, subject: str, limits: DocumentLimits) -> str:
+    def join_parts(self, subject: str, limits: SizeLimits) -> str:
         text = "".join(self.parts)
         for amount, limit, unit in (
             (len(text) if text.isascii() else len(text.encode()), limits.size, "bytes"),
@@ -250,17 +248,12 @@ def _quote_and_escape(text: str, path: Path, *, multiline: bool = True) -> str:
         problem = f"holds a lone surrogate (U+{code_point:04X}), which UTF-8 cannot encode"
         hint = "decode file names and program output with errors='replace', or store them as bytes"
         raise StateError(shown_path, problem, hint=hint) from None
-    if (
-        multiline
-        and len(text) >= _MULTILINE_FROM
-        and "\n" in text
-        and not _has_line_like_header(text)
-    ):
+    if multiline and len(text) >= _MULTILINE_FROM and "\n" in text and not _has_header_line(text):
         return f'"""\n{text.translate(_ESCAPES_MULTILINE)}"""'
     return f'"{text.translate(_ESCAPES)}"'
 
 
-def _has_line_like_header(text: str) -> bool:
+def _has_header_line(text: str) -> bool:
     # Readers find the end of the header by lines that begin like a table's.
     return "[" in text and any(line.lstrip(" \t").startswith("[") for line in text.split("\n"))
 

@@ -20,7 +20,7 @@ __all__ = ["dataclass", "field", "replace"]
 _NONE: Any = object()
 
 
-class _FieldOptions:
+class _FieldSpec:
     __slots__ = ("compare", "default", "factory", "repr")
 
     def __init__(
@@ -59,9 +59,7 @@ def _make_class_with_slots(cls: type, *, frozen: bool) -> type:
     fields = {}
     for name in names:
         default = namespace.pop(name, _NONE)
-        fields[name] = (
-            default if isinstance(default, _FieldOptions) else _FieldOptions(default=default)
-        )
+        fields[name] = default if isinstance(default, _FieldSpec) else _FieldSpec(default=default)
     for name in ("__dict__", "__weakref__"):
         namespace.pop(name, None)
     namespace |= {"__slots__": names, "__match_args__": names}
@@ -93,7 +91,7 @@ def _make_class_with_slots(cls: type, *, frozen: bool) -> type:
     return value_class  # type: ignore[no-any-return]
 
 
-def _make_initializer(cls: type, fields: Mapping[str, _FieldOptions]) -> Callable[..., None]:
+def _make_initializer(cls: type, fields: Mapping[str, _FieldSpec]) -> Callable[..., None]:
     names = tuple(fields)
     count = len(names)
     # Set attributes by their slots, past the `__setattr__` of a frozen class.
@@ -168,7 +166,7 @@ class _StandardDataclassAttribute:
 
     __slots__ = ("attribute", "fields", "frozen", "owner")
 
-    def __init__(self, fields: Mapping[str, _FieldOptions], *, frozen: bool) -> None:
+    def __init__(self, fields: Mapping[str, _FieldSpec], *, frozen: bool) -> None:
         self.fields, self.frozen = fields, frozen
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -193,4 +191,4 @@ class _StandardDataclassAttribute:
 
 
 if not TYPE_CHECKING:
-    dataclass, field, replace = _dataclass, _FieldOptions, _replace
+    dataclass, field, replace = _dataclass, _FieldSpec, _replace

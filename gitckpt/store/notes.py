@@ -15,7 +15,7 @@ from gitckpt.git.files import private_dirs
 from gitckpt.git.files.refs_stat import read_loose
 from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model import ids
-from gitckpt.model.note import id_of_note_line, update_note
+from gitckpt.model.note import leading_id, update_note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,10 +97,10 @@ def write(
         return False
     from gitckpt.git.notes import Notes  # appending does not need it
 
-    linked_ids = {id_of_note_line(line) for lines in lines_by_commit.values() for line in lines}
+    linked_ids = {leading_id(line) for lines in lines_by_commit.values() for line in lines}
     existing_ids = _existing_ids(repository, refs, ids_to_remove | linked_ids)
     for commit, lines in lines_by_commit.items():
-        lines_by_commit[commit] = [line for line in lines if id_of_note_line(line) in existing_ids]
+        lines_by_commit[commit] = [line for line in lines if leading_id(line) in existing_ids]
     ids_to_remove -= existing_ids
 
     def edit_note(commit: str, lines: list[str]) -> list[str]:
@@ -113,7 +113,7 @@ def write(
         commits = {commit for commit, lines in lines_by_commit.items() if lines}
         # Git copies lines to rewritten commits, so any note may contain one that is removed.
         for commit, note in notes.read_all() if ids_to_remove and tip else ():
-            if note and not ids_to_remove.isdisjoint(map(id_of_note_line, note)):
+            if note and not ids_to_remove.isdisjoint(map(leading_id, note)):
                 commits.add(commit)
         new_tip, new_objects = notes.edit(tip, list(commits), edit_note, instant)
         prepared(new_objects)
@@ -169,7 +169,7 @@ def _parse_queue(data: bytes) -> tuple[Lines, set[str]]:
     removed_ids: set[str] = set()
     for entry in data.decode("utf-8", "surrogateescape").split("\n"):
         commit, _, line = entry.partition(" ")
-        id_, time = id_of_note_line(line), line.rpartition(" ")[2]
+        id_, time = leading_id(line), line.rpartition(" ")[2]
         if not line and ids.is_checkpoint_id(commit):
             removed_ids.add(commit)
         elif (

@@ -15,7 +15,7 @@ from gitckpt import Checkpoint
 from gitckpt.durable.phases.review.state import PHASES, CycleState, ReviewFinding
 from gitckpt.durable.steps import graph_file
 from gitckpt.formats.systems import content, forge, quasar, rlm_act, superpowers, yaml_text
-from gitckpt.formats.systems.content import ConversionError, Remarks, SourceFile
+from gitckpt.formats.systems.content import BadFormat, Remarks, SourceFile
 from tests.conftest import examples
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60) | st.sampled_from(
@@ -206,7 +206,7 @@ def test_a_checkpoint_of_rlm_act(more: dict[str, Any], errors: list[str], path: 
         record = rlm_act.read_checkpoint(
             SourceFile("x.json", json.dumps(document, indent=2).encode())
         )
-    except ConversionError:
+    except BadFormat:
         pytest.fail("it is one")
     assert {key: value for key, value in record.state.items() if key != "import"} == {
         key: value for key, value in state.items() if key != "import"
@@ -239,7 +239,7 @@ def test_metadata_of_superpowers(more: dict[str, Any], step: str, status: str) -
             SourceFile("conductor/tracks/t/metadata.json", json.dumps(document).encode()),
             graph_file.read_preset(),
         )
-    except ConversionError:
+    except BadFormat:
         pytest.fail("it is one")
     written = json.loads(superpowers.write_track(checkpoint(state=record.state), []))
     assert written == (document if document.get("track_id") else written)
@@ -258,7 +258,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
         quasar.read_nebula,
         lambda each: superpowers.read_track(each, graph_file.read_preset()),
     ):
-        with pytest.raises(ConversionError):
+        with pytest.raises(BadFormat):
             read(source)
 
 

@@ -7,7 +7,7 @@ import pytest
 from gitckpt.model.note import (
     MORE,
     format_note_line,
-    id_of_note_line,
+    leading_id,
     note_omits_older,
     update_note,
 )
@@ -21,7 +21,7 @@ def link(number: int, phase: str = "a-complete") -> str:
 
 def test_a_line_links_a_checkpoint() -> None:
     line = format_note_line("an-id", "write  the\ttests-complete", "2026-11-21T20:15:00Z")
-    assert (line, id_of_note_line(line)) == (
+    assert (line, leading_id(line)) == (
         "an-id write the tests-complete 2026-11-21T20:15:00Z",
         "an-id",
     )
@@ -61,15 +61,13 @@ def test_links_that_git_has_joined_are_listed_once() -> None:
 
 
 def test_what_is_gone_is_not_listed() -> None:
-    assert update_note(["", link(1), link(2)], [], {id_of_note_line(link(1))}) == ["", link(2)]
-    assert update_note(["", link(1)], [], {id_of_note_line(link(1))}) == []
+    assert update_note(["", link(1), link(2)], [], {leading_id(link(1))}) == ["", link(2)]
+    assert update_note(["", link(1)], [], {leading_id(link(1))}) == []
 
 
 @pytest.mark.parametrize("line", ["and 3 more", "reviewed", "00000001-0000", "  indented", ""])
 def test_what_people_write_is_theirs(line: str) -> None:
-    assert update_note([line, link(1)], [], {id_of_note_line(link(1)), line}) == (
-        [line] if line else []
-    )
+    assert update_note([line, link(1)], [], {leading_id(link(1)), line}) == ([line] if line else [])
 
 
 def test_the_newest_twenty_are_listed_and_that_there_are_more() -> None:
@@ -82,9 +80,7 @@ def test_the_newest_twenty_are_listed_and_that_there_are_more() -> None:
         MORE,
     ]
     assert update_note(lines, [link(1), link(20)], ()) == lines
-    fewer = update_note(lines, [], {id_of_note_line(link(number)) for number in range(5, 22)})
+    fewer = update_note(lines, [], {leading_id(link(number)) for number in range(5, 22)})
     assert fewer == ["by hand", link(4), link(3), link(2), MORE]
-    assert update_note(fewer, [], {id_of_note_line(link(number)) for number in range(5)}) == [
-        "by hand"
-    ]
+    assert update_note(fewer, [], {leading_id(link(number)) for number in range(5)}) == ["by hand"]
     assert update_note([link(2), MORE, MORE, link(1)], [], ()) == [link(2), link(1), MORE]

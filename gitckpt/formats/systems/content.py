@@ -24,7 +24,7 @@ FORMATS = (RLM_ACT, WORKFLOW, FORGE, QUASAR, NEBULA, SUPERPOWERS)
 KEY = "import"  # key of the state: values of the file for which a checkpoint has no field
 
 
-class ConversionError(ValueError):
+class BadFormat(ValueError):
     """A file cannot be parsed, or a checkpoint cannot be written in a tool's format."""
 
 
@@ -46,7 +46,7 @@ class RunContinuation:
 
 
 @dataclass(frozen=True, slots=True)
-class ParsedRecord:
+class FileRecord:
     format: str  # one of FORMATS
     identity: str  # files with the same identity belong to the same run
     name: str  # name of the run; becomes part of the run id
@@ -73,7 +73,7 @@ class ParsedRecord:
 
 LARGEST = 16 * 1024 * 1024  # in bytes; the largest real file has 560 KB, a state 28 MiB
 # Limits of a TOML file: Python takes a second at the limit; the largest real file has 10 KB.
-TOML = budget.DocumentLimits(1024 * 1024, 50_000, 100_000)
+TOML = budget.SizeLimits(1024 * 1024, 50_000, 100_000)
 _MOST_VALUES, _MOST_KEYS = 400_000, 150_000  # a state holds at most 900,000 values, 150,000 keys
 _MOST_REMARKS = 20
 _TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|([,\[{])|(:)', re.DOTALL)
@@ -101,9 +101,9 @@ class Remarks:
 def decode_file(source: SourceFile, remarks: Remarks) -> str:
     """Decode a file; U+FFFD replaces bytes that are not UTF-8."""
     if len(source.data) > LARGEST:
-        raise ConversionError(f"the file is larger than {LARGEST // 1024 // 1024} MiB")
+        raise BadFormat(f"the file is larger than {LARGEST // 1024 // 1024} MiB")
     if b"\0" in source.data:
-        raise ConversionError("the file contains NUL characters, so it is not text")
+        raise BadFormat("the file contains NUL characters, so it is not text")
     try:
         text = source.data.decode("utf-8")
     except UnicodeDecodeError:
@@ -136,32 +136,32 @@ def parse_json_unchanged(source: SourceFile, remarks: Remarks) -> dict[str, Any]
     try:
         document = json.loads(text, object_pairs_hook=to_table, parse_int=parse_integer)
     except RecursionError:
-        raise ConversionError("the values are nested too deeply") from None
+        raise BadFormat("the values are nested too deeply") from None
     except ValueError as error:
-        raise ConversionError(f"the file is not JSON: {error}") from None
+        raise BadFormat(f"the file is not JSON: {error}") from None
     if not isinstance(document, dict):
-        raise ConversionError("the file contains no JSON object")
+        raise BadFormat("the file contains no JSON object")
     return document
 
 
 def parse_toml(source: SourceFile, remarks: Remarks) -> dict[str, Any]:
     text = decode_file(source, remarks)
     if len(source.data) > TOML.size:
-        raise ConversionError(f"the file is larger than {TOML.size // 1024} KiB")
+        raise BadFormat(f"the file is larger than {TOML.size // 1024} KiB")
     if _NANOSECONDS.search(source.data):
         remarks.add("has times in nanoseconds: stored in microseconds")
     try:
         return to_storable(toml.loads(text, TOML), remarks)
     except budget.LimitExceeded as error:
-        raise ConversionError(str(error)) from None
+        raise BadFormat(str(error)) from None
     except RecursionError:
-        raise ConversionError("the values are nested too deeply") from None
+        raise BadFormat("the values are nested too deeply") from None
     except ValueError as error:
-        raise ConversionError(f"the file is not TOML: {error}") from None
+        raise BadFormat(f"the file is not TOML: {error}") from None
 
 
 def to_storable(values: dict[str, Any], remarks: Remarks) -> dict[str, Any]:
-    """Convert a table for storage in a state; too many values raise `ConversionError`."""
+    """Convert a table for storage in a state; too many values raise `BadFormat`."""
     storable: dict[str, Any] = _convert_value(values, remarks, 0, [0])
     return storable
 
@@ -175,15 +175,15 @@ def _require_few_values(data: bytes) -> None:
     for token in _TOKENS.finditer(data):
         token_counts[token.lastindex or 0] += 1
         if token_counts[1] > _MOST_VALUES or token_counts[0] > 2 * _MOST_VALUES:
-            raise ConversionError(f"the file has more than {_MOST_VALUES:,} values")
+            raise BadFormat(f"the file has more than {_MOST_VALUES:,} values")
         if token_counts[2] > _MOST_KEYS:
-            raise ConversionError(f"the file has more than {_MOST_KEYS:,} keys")
+            raise BadFormat(f"the file has more than {_MOST_KEYS:,} keys")
 
 
 def _convert_value(value: Any, remarks: Remarks, depth: int, count: list[int]) -> Any:
     count[0] += 1
     if count[0] > _MOST_VALUES:
-        raise ConversionError(f"the file has more than {_MOST_VALUES:,} values")
+        raise BadFormat(f"the file has more than {_MOST_VALUES:,} values")
     if isinstance(value, str):
         return _replace_surrogates(value, remarks)
     if isinstance(value, (dict, list)) and depth >= _DEEPEST:

@@ -43,7 +43,7 @@ _START_LENGTH = 4096
 
 
 def detect_format(source: content.SourceFile) -> str | None:
-    """Detect a file's format, None if unknown; raise `ConversionError` if damaged."""
+    """Detect a file's format, None if unknown; raise `BadFormat` if damaged."""
     start = source.data[:_START_LENGTH].removeprefix(codecs.BOM_UTF8).lstrip()
     if start.startswith(b"{"):
         keys = (b'"phase"', b'"loop_state"', b'"track_id"')
@@ -69,7 +69,7 @@ def _parse_yaml(source: content.SourceFile) -> dict[str, Any]:
 
 
 def require_complete_file(source: content.SourceFile) -> None:
-    """Raise `ConversionError` if a file is not the JSON, TOML or YAML of its suffix."""
+    """Raise `BadFormat` if a file is not the JSON, TOML or YAML of its suffix."""
     # A partly written file can lack the keys that identify its format.
     if source.path.endswith(".json"):
         content.parse_json_unchanged(source, content.Remarks())
@@ -100,5 +100,5 @@ def may_be_of_other_tool(source: content.SourceFile, place_format: str) -> bool:
 def is_nebula_state(source: content.SourceFile) -> bool:
     try:
         return quasar.is_nebula_table(content.parse_toml(source, content.Remarks()))
-    except content.ConversionError:
+    except content.BadFormat:
         return False

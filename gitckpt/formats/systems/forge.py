@@ -12,14 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitckpt.formats.systems import content, yaml_text
-from gitckpt.formats.systems.content import (
-    FORGE,
-    KEY,
-    ConversionError,
-    ParsedRecord,
-    Remarks,
-    SourceFile,
-)
+from gitckpt.formats.systems.content import FORGE, KEY, BadFormat, FileRecord, Remarks, SourceFile
 from gitckpt.model import ids, jsonable
 from gitckpt.model.arguments import join_first
 from gitckpt.model.checkpoint import Checkpoint
@@ -55,13 +48,13 @@ def is_run_table(table: Mapping[str, Any]) -> bool:
     )
 
 
-def read_run(source: SourceFile) -> ParsedRecord:
+def read_run(source: SourceFile) -> FileRecord:
     remarks = Remarks()
     table = content.to_storable(
         yaml_text.parse_yaml(content.decode_file(source, remarks), remarks), remarks
     )
     if not is_run_table(table):
-        raise ConversionError("the file lacks one of id, status, created_at, or steps with names")
+        raise BadFormat("the file lacks one of id, status, created_at, or steps with names")
     for key in NUMBERS:
         number_text = table.get(key)
         if isinstance(number_text, str) and number_text.isdecimal() and len(number_text) < 19:
@@ -92,7 +85,7 @@ def read_run(source: SourceFile) -> ParsedRecord:
     completed = tuple(name for name in STEPS if name in completed_names)
     inputs = {"plan": plan_path} if plan_path else {}
     contents = {"plan": plan_content} if plan_content is not None else {}
-    return ParsedRecord(
+    return FileRecord(
         FORGE,
         identity=json.dumps([run_id, content.to_string(table["created_at"])]),
         name=run_id[16:] if ids.is_run_id(run_id) else run_id,
@@ -126,7 +119,7 @@ def _label_of_run(status: object, statuses: list[tuple[str, Any]]) -> str:
 
 def write_run(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     if checkpoint.run is None:
-        raise ConversionError("a checkpoint outside of a run has no steps, which forge needs")
+        raise BadFormat("a checkpoint outside of a run has no steps, which forge needs")
     state = jsonable.state_to_json(checkpoint)
     import_values = content.to_mapping(state.pop(KEY, None))
     is_forge = content.text_at(import_values, "format") == FORGE

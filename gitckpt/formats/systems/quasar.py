@@ -15,14 +15,7 @@ from typing import Any
 from gitckpt.durable.phases.review import state as cycle
 from gitckpt.durable.phases.review.state import CycleState
 from gitckpt.formats.systems import content
-from gitckpt.formats.systems.content import (
-    KEY,
-    QUASAR,
-    ConversionError,
-    ParsedRecord,
-    Remarks,
-    SourceFile,
-)
+from gitckpt.formats.systems.content import KEY, QUASAR, BadFormat, FileRecord, Remarks, SourceFile
 from gitckpt.model import jsonable, times, toml
 from gitckpt.model.arguments import join_first
 from gitckpt.model.checkpoint import Checkpoint
@@ -51,17 +44,17 @@ def is_nebula_table(table: Mapping[str, Any]) -> bool:
     return has_phases and "nebula_name" in table and "version" in table
 
 
-def read_review(source: SourceFile, phases: str = "") -> ParsedRecord:
+def read_review(source: SourceFile, phases: str = "") -> FileRecord:
     """Parse a quasar checkpoint; `phases` is the key of its phase numbers in `TABLES`."""
     remarks = Remarks()
     table = content.parse_toml(source, remarks)
     if not is_review_table(table):
-        raise ConversionError(f"the file lacks one of version, {', '.join(_SIGNS)}")
+        raise BadFormat(f"the file lacks one of version, {', '.join(_SIGNS)}")
     try:
         state = parse_cycle(content.decode_file(source, remarks), source.path, TABLES[phases])
     except InvalidCheckpoint as error:
         where = f"{error.field}: " if error.field else ""
-        raise ConversionError(f"{where}{error.problem}") from None
+        raise BadFormat(f"{where}{error.problem}") from None
     known_keys = {*CycleState().to_quasar_table(), "findings", "all_findings", cycle.MORE}
     unknown_values = {key: value for key, value in table.items() if key not in known_keys}
     for key in unknown_values:
@@ -87,7 +80,7 @@ def read_review(source: SourceFile, phases: str = "") -> ParsedRecord:
     inputs |= {"max_cycles": str(state.max_cycles), "max_budget": f"{state.max_budget_usd:g}"}
     labels = {cycle.APPROVED: "run-complete", cycle.ERROR: "review-failed"}
     imported = {"format": QUASAR, **({"phases": phases} if phases else {}), **unknown_values}
-    return ParsedRecord(
+    return FileRecord(
         QUASAR,
         identity=json.dumps([state.phase_id, state.task_bead_id] if is_named else [source.path]),
         by_path=not is_named,
@@ -135,11 +128,11 @@ def _to_timestamp(instant: dt.datetime) -> str:
     return "" if aware_instant == _NEVER else times.to_text(times.as_instant(aware_instant))
 
 
-def read_nebula(source: SourceFile) -> ParsedRecord:
+def read_nebula(source: SourceFile) -> FileRecord:
     remarks = Remarks()
     table = content.parse_toml(source, remarks)
     if not is_nebula_table(table):
-        raise ConversionError("the file lacks one of version, nebula_name, or phases")
+        raise BadFormat("the file lacks one of version, nebula_name, or phases")
     if "tasks" in table:
         remarks.add("has tasks instead of phases, as in older versions of quasar")
     tables = content.table_at(table, "phases") | content.table_at(table, "tasks")
@@ -150,7 +143,7 @@ def read_nebula(source: SourceFile) -> ParsedRecord:
     instants = [time for time in map(content.to_instant, phase_times) if time is not None]
     start_times = [time for time in map(content.to_instant, creation_times) if time is not None]
     name = content.text_at(table, "nebula_name")
-    return ParsedRecord(
+    return FileRecord(
         content.NEBULA,
         identity=name or source.path,
         by_path=not name,
@@ -179,11 +172,11 @@ def write_review(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     """Render a review as quasar's TOML; append to `losses` what that cannot express."""
     table = checkpoint.state.get(cycle.KEY)
     if not isinstance(table, Mapping):
-        raise ConversionError("the state has no review, which quasar needs")
+        raise BadFormat("the state has no review, which quasar needs")
     try:
         state = CycleState.from_state(dict(table))
     except (InvalidCheckpoint, NewerCheckpoint) as error:
-        raise ConversionError(error.message) from None
+        raise BadFormat(error.message) from None
     if state.phase == cycle.ERROR:
         losses.append("the phase error, which quasar refuses: the phase that failed is written")
         state = replace(state, phase=cycle.find_resume_phase(state), failed_in="", problem="")

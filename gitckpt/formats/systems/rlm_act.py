@@ -12,14 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitckpt.formats.systems import content
-from gitckpt.formats.systems.content import (
-    KEY,
-    RLM_ACT,
-    ConversionError,
-    ParsedRecord,
-    Remarks,
-    SourceFile,
-)
+from gitckpt.formats.systems.content import KEY, RLM_ACT, BadFormat, FileRecord, Remarks, SourceFile
 from gitckpt.model import ids, jsonable, times
 from gitckpt.model.checkpoint import Checkpoint
 
@@ -44,16 +37,14 @@ def is_workflow_table(table: Mapping[str, Any]) -> bool:
     return is_checkpoint_table(table, "state_snapshot")
 
 
-def read_checkpoint(source: SourceFile) -> ParsedRecord:
+def read_checkpoint(source: SourceFile) -> FileRecord:
     remarks = Remarks()
     document = content.parse_json(source, remarks)
     if not is_checkpoint_table(document):
-        raise ConversionError(f"the file lacks one of {', '.join(_KEYS[:4])}")
+        raise BadFormat(f"the file lacks one of {', '.join(_KEYS[:4])}")
     state = content.table_at(document, "state")
     phase_results = content.table_at(state, "phase_results").items()
-    results = {
-        _current_phase_name(name): content.to_mapping(result) for name, result in phase_results
-    }
+    results = {_rename_phase(name): content.to_mapping(result) for name, result in phase_results}
     own_id, timestamp = content.text_at(document, "id"), content.text_at(document, "timestamp")
     start_time = content.text_at(state, "started_at")
     errors = content.parse_errors(document.get("errors"), remarks)
@@ -62,7 +53,7 @@ def read_checkpoint(source: SourceFile) -> ParsedRecord:
         remarks.add(f"has a key {name!r:.60}, which is stored")
     header_values = {name: document[name] for name in document if name not in ("state", "errors")}
     run_identity = [content.text_at(state, "project_path"), start_time]
-    return ParsedRecord(
+    return FileRecord(
         RLM_ACT,
         identity=json.dumps(run_identity if start_time else [own_id, source.path]),
         name="rlm-act",
@@ -81,15 +72,15 @@ def read_checkpoint(source: SourceFile) -> ParsedRecord:
     )
 
 
-def read_workflow(source: SourceFile) -> ParsedRecord:
+def read_workflow(source: SourceFile) -> FileRecord:
     remarks = Remarks()
     document = content.parse_json(source, remarks)
     if not is_workflow_table(document):
-        raise ConversionError("the file lacks one of id, phase, timestamp, state_snapshot")
+        raise BadFormat("the file lacks one of id, phase, timestamp, state_snapshot")
     state = content.table_at(document, "state_snapshot")
     own_id, timestamp = content.text_at(document, "id"), content.text_at(document, "timestamp")
     header_values = {name: document[name] for name in document if name != "state_snapshot"}
-    phase = _current_phase_name(content.text_at(state, "phase").strip().lower())
+    phase = _rename_phase(content.text_at(state, "phase").strip().lower())
     content.remark_missing_offset((timestamp,), remarks)
     errors = content.parse_errors(state.get("errors"), remarks)
     documents = content.to_strings(state.get("artifacts"))
@@ -98,7 +89,7 @@ def read_workflow(source: SourceFile) -> ParsedRecord:
         # Planning starts from finished research; no other phase is known to be complete.
         input_files = {"research_path": documents[0]}
         continuation = content.RunContinuation("rlm-act", ("research",), {}, input_files)
-    return ParsedRecord(
+    return FileRecord(
         content.WORKFLOW,
         identity=own_id or source.path,
         name="rlm-act",
@@ -148,7 +139,7 @@ def _read_continuation(
     return content.RunContinuation("rlm-act", tuple(completed), inputs, input_files)
 
 
-def _current_phase_name(name: str) -> str:
+def _rename_phase(name: str) -> str:
     return _OTHER_NAMES.get(name, name)
 
 
@@ -158,10 +149,10 @@ def _correct_label(text: str, remarks: Remarks) -> str:
     name, hyphen, status = text.rpartition("-")
     if not hyphen or status not in _STATUSES:
         remarks.add(f"has the phase {text!r:.60}, which has no status")
-        return f"{_current_phase_name(text) or 'unknown'}-partial"
-    if _current_phase_name(name) not in PHASES:
+        return f"{_rename_phase(text) or 'unknown'}-partial"
+    if _rename_phase(name) not in PHASES:
         remarks.add(f"has the phase {name!r:.60}, which rlm-act does not have")
-    return f"{_current_phase_name(name)}-{status}"
+    return f"{_rename_phase(name)}-{status}"
 
 
 def write_checkpoint(checkpoint: Checkpoint, losses: list[str]) -> bytes:
@@ -179,7 +170,7 @@ def write_checkpoint(checkpoint: Checkpoint, losses: list[str]) -> bytes:
         "id": checkpoint.id,
         "phase": content.text_at(imported, "phase")
         if is_intact
-        else _to_tool_label(checkpoint, losses),
+        else _tool_label(checkpoint, losses),
         "timestamp": checkpoint.timestamp,
         "state": state,
         "errors": list(checkpoint.errors),
@@ -189,7 +180,7 @@ def write_checkpoint(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     return json.dumps(document, indent=2, ensure_ascii=True).encode("ascii")
 
 
-def _to_tool_label(checkpoint: Checkpoint, losses: list[str]) -> str:
+def _tool_label(checkpoint: Checkpoint, losses: list[str]) -> str:
     """Return the label with a status that rlm-act has; append changes to `losses`."""
     name, status = checkpoint.phase_name, checkpoint.status
     if name not in PHASES:

@@ -13,13 +13,7 @@ from typing import Any
 from gitckpt.durable.steps import machine, report
 from gitckpt.durable.steps.graph import COMPLETE, Graph
 from gitckpt.formats.systems import content
-from gitckpt.formats.systems.content import (
-    SUPERPOWERS,
-    ConversionError,
-    ParsedRecord,
-    Remarks,
-    SourceFile,
-)
+from gitckpt.formats.systems.content import SUPERPOWERS, BadFormat, FileRecord, Remarks, SourceFile
 from gitckpt.model import jsonable, times
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import UsageError
@@ -35,12 +29,12 @@ def is_track_table(table: Mapping[str, Any]) -> bool:
     return is_track or isinstance(table.get("loop_state"), dict)
 
 
-def read_track(source: SourceFile, graph: Graph) -> ParsedRecord:
+def read_track(source: SourceFile, graph: Graph) -> FileRecord:
     remarks = Remarks()
     table = content.parse_json(source, remarks)
     # Version 1 has no loop_state.
     if not is_track_table(table):
-        raise ConversionError("the file lacks loop_state or track_id")
+        raise BadFormat("the file lacks loop_state or track_id")
     names = source.path.replace("\\", "/").split("/")
     track_id = content.text_at(table, "track_id") or (names[-2] if len(names) > 1 else "track")
     state = dict(table) if table.get("track_id") else {**table, "track_id": track_id}
@@ -55,7 +49,7 @@ def read_track(source: SourceFile, graph: Graph) -> ParsedRecord:
     try:
         position = machine.find_position(graph, state)
     except UsageError as error:
-        raise ConversionError(error.message) from None
+        raise BadFormat(error.message) from None
     _remark_deviations(graph, state, remarks)
     checkpoints = content.table_at(state["loop_state"], "checkpoints")
     update_times = [content.to_mapping(value).get("last_updated") for value in checkpoints.values()]
@@ -68,7 +62,7 @@ def read_track(source: SourceFile, graph: Graph) -> ParsedRecord:
     notes = content.to_string(content.to_mapping(checkpoints.get(position.step)).get("notes"))
     has_failed = position.status in (report.FAILED, report.BLOCKED)
     label = f"{position.step}-{_LABELS[position.status]}"
-    return ParsedRecord(
+    return FileRecord(
         SUPERPOWERS,
         identity=json.dumps([track_id, source.path]),
         by_path=True,
@@ -120,7 +114,7 @@ def write_track(checkpoint: Checkpoint, _losses: list[str]) -> bytes:
     # The format takes any key, so nothing is lost.
     state = jsonable.state_to_json(checkpoint)
     if not isinstance(state.get(machine.LOOP), dict):
-        raise ConversionError("the state has no steps, which superpowers needs")
+        raise BadFormat("the state has no steps, which superpowers needs")
     if "track_id" not in state:
         state = {"track_id": checkpoint.run or checkpoint.id, **state}
     if "version" not in state:

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from gitckpt.formats.systems.content import ConversionError, Remarks
+from gitckpt.formats.systems.content import BadFormat, Remarks
 
 # In bytes. Without libyaml, parsing takes a second per 100 KB, so the limit is a tenth of this.
 LARGEST = 1024 * 1024
@@ -54,16 +54,16 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?")
 def parse_yaml(text: str, remarks: Remarks) -> dict[str, Any]:
     size_limit = LARGEST if _LOADER is not yaml.BaseLoader else LARGEST // 10
     if len(text) > size_limit:
-        raise ConversionError(f"the file is larger than {size_limit // 1024} KiB")
+        raise BadFormat(f"the file is larger than {size_limit // 1024} KiB")
     try:
         events = _parse_events(text)
-        document = _parse_event(next(events), events, remarks, 0)
+        document = _to_value(next(events), events, remarks, 0)
         next(events, None)  # a second document, if there is one
     except (yaml.YAMLError, RecursionError, StopIteration) as error:
         problem = getattr(error, "problem", None) or "the values are nested too deeply"
-        raise ConversionError(f"the file is not YAML: {problem}") from None
+        raise BadFormat(f"the file is not YAML: {problem}") from None
     if not isinstance(document, dict):
-        raise ConversionError("the file contains no YAML table")
+        raise BadFormat("the file contains no YAML table")
     return document
 
 
@@ -71,37 +71,35 @@ def _parse_events(text: str) -> Iterator[yaml.Event]:
     document_count = 0
     for event_number, event in enumerate(yaml.parse(text, Loader=_LOADER)):
         if event_number > _MOST:
-            raise ConversionError(f"the file has more than {_MOST:,} values")
+            raise BadFormat(f"the file has more than {_MOST:,} values")
         document_count += isinstance(event, yaml.DocumentStartEvent)
         if document_count > 1:
-            raise ConversionError("the file contains several YAML documents")
+            raise BadFormat("the file contains several YAML documents")
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise ConversionError("the file has anchors or aliases, which forge never writes")
+            raise BadFormat("the file has anchors or aliases, which forge never writes")
         if getattr(event, "tag", None) not in (None, "!"):
-            raise ConversionError("the file has tags, which forge never writes")
+            raise BadFormat("the file has tags, which forge never writes")
         if not isinstance(event, _FRAMES):
             yield event
 
 
-def _parse_event(
-    event: yaml.Event, events: Iterator[yaml.Event], remarks: Remarks, depth: int
-) -> Any:
+def _to_value(event: yaml.Event, events: Iterator[yaml.Event], remarks: Remarks, depth: int) -> Any:
     if depth > _DEEPEST:
-        raise ConversionError("the values are nested too deeply")
+        raise BadFormat("the values are nested too deeply")
     if isinstance(event, yaml.ScalarEvent):
         return event.value
     if isinstance(event, yaml.SequenceStartEvent):
         items = []
         while not isinstance(next_event := next(events), yaml.SequenceEndEvent):
-            items.append(_parse_event(next_event, events, remarks, depth + 1))
+            items.append(_to_value(next_event, events, remarks, depth + 1))
         return items
     table: dict[str, Any] = {}
     while not isinstance(next_event := next(events), yaml.MappingEndEvent):
         if not isinstance(next_event, yaml.ScalarEvent):
-            raise ConversionError("the file has a key that is not a string")
+            raise BadFormat("the file has a key that is not a string")
         if next_event.value in table:
             remarks.add("has a key twice in one table: the last value counts")
-        table[next_event.value] = _parse_event(next(events), events, remarks, depth + 1)
+        table[next_event.value] = _to_value(next(events), events, remarks, depth + 1)
     return table
 
 

@@ -187,7 +187,7 @@ def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:
         if link.new is not None:
             by_commit[link.commit].append(link.new)
         elif link.old is not None:
-            removed_ids.add(note.id_of_note_line(link.old))
+            removed_ids.add(note.leading_id(link.old))
 
     def move_damaged_aside(items: Sequence[Item]) -> None:
         oids = [object_id(kind, data, repository.object_format) for kind, data in items]
@@ -207,7 +207,7 @@ def audit_links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int
     """
     queued_lines, removals = notes.pending(store.repository)  # before the notes: lines move there
     # After a kill, queued lines may name checkpoints that were never recorded.
-    queued_ids = {note.id_of_note_line(line) for lines in queued_lines.values() for line in lines}
+    queued_ids = {note.leading_id(line) for lines in queued_lines.values() for line in lines}
     queued_ids &= evidence.rows.keys()
     flaws: list[Flaw] = []
     full_notes: set[str] = set()
@@ -216,7 +216,7 @@ def audit_links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int
         if lines and note.note_omits_older(lines):
             full_notes.add(commit)
         for line in lines or ():
-            id_ = note.id_of_note_line(line)
+            id_ = note.leading_id(line)
             if id_ not in removals or id_ in evidence.rows:  # else the next write removes it
                 link_count += ids.is_checkpoint_id(id_)
                 flaws += _audit_note_line(evidence, commit, line)
@@ -235,7 +235,7 @@ def audit_links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int
 
 
 def _audit_note_line(evidence: Evidence, commit: str, line: str) -> Iterator[Flaw]:
-    checkpoint_id = note.id_of_note_line(line)
+    checkpoint_id = note.leading_id(line)
     row = evidence.rows.get(checkpoint_id)
     correct_line = None if row is None else _make_note_line(row.entry)
     (evidence.strays if row is None else evidence.listed).add(checkpoint_id)

@@ -81,7 +81,7 @@ def find_linked(commit: str, repository: Repository, objects: Objects, index: In
     # The pending lines first: if they are written meanwhile, they are in the notes.
     pending_lines = notes.pending(repository)[0].get(commit, [])
     lines = Notes(repository, objects, ref_names.NOTES).lines([commit]).get(commit, [])
-    entries = index.select(Query(ids=list(map(note.id_of_note_line, (*lines, *pending_lines)))))
+    entries = index.select(Query(ids=list(map(note.leading_id, (*lines, *pending_lines)))))
     # The note also lists checkpoints of the commits it replaced; a full note lacks some of them.
     commits = {commit, *(entry.git_sha for entry in entries if note.note_omits_older(lines))} - {
         ""

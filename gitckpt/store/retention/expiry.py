@@ -402,7 +402,7 @@ def _rewritten(store: Checkpoints, entries: Infos) -> set[str]:
     noted_lines = Notes(store.repository, store.objects, ref_names.NOTES).read_all()
     new_commits: set[str] = set()
     for commit, lines in chain(pending_lines.items(), noted_lines):
-        new_commits |= {commits.get(note.id_of_note_line(line), commit) for line in lines or ()} - {
+        new_commits |= {commits.get(note.leading_id(line), commit) for line in lines or ()} - {
             commit
         }
     existing = set(store.repository.cat_file.list_existing(sorted(new_commits)))
