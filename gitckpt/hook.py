@@ -95,7 +95,6 @@ def _maintain_after_event(repository: Repository, checkpoint_id: str) -> None:
 
 
 def _records_checkpoint(repository: Repository, event: str, argument: str) -> bool:
-    """Return whether a hook event records a checkpoint; `argument` comes from git."""
     operation_name = repository.operation()
     if event in ("post-commit", "post-merge"):
         is_squash = event == "post-merge" and argument == "1"  # a squash makes no commit
@@ -128,7 +127,6 @@ _FAILURES = {
 
 
 def _find_repository() -> Repository:
-    """Return the current repository; raise `RepositoryError` if git refuses it."""
     from gitckpt.git.repository import Repository, discover
 
     git_dir = os.environ.get("GIT_DIR", "")
@@ -225,7 +223,6 @@ def _record_commit(repository: Repository, event: str, revision: str) -> str:
 
 
 def _extend_run(repository: Repository, details: dict[str, Any], event: str) -> str | None:
-    """Record a checkpoint of the run that owns the worktree; return its id, or None."""
     import gc
 
     from gitckpt.git.repository import Repository
@@ -263,14 +260,12 @@ def _extend_run(repository: Repository, details: dict[str, Any], event: str) -> 
             checkpoint = store.save(_PHASE, **options)
         if checkpoint.worktree is not None and checkpoint.worktree.degraded:
             advice = f"record them now: git ckpt save; {MORE_TIME}"
-            _report_failure(
-                repository, event, f"{_NO_FILES}: {checkpoint.worktree.degraded}; {advice}"
-            )
+            problem = f"{_NO_FILES}: {checkpoint.worktree.degraded}; {advice}"
+            _report_failure(repository, event, problem)
         return checkpoint.id
 
 
 def _parse_subject(commit: bytes) -> str:
-    """Return the subject of a commit as `git log --format=%s` prints it."""
     header, _, body = commit.partition(b"\n\n")
     lines = [line for line in header.split(b"\n") if line.startswith(b"encoding ")]
     encoding = lines[-1].removeprefix(b"encoding ").decode("ascii", "replace") if lines else "utf-8"
@@ -283,7 +278,6 @@ def _parse_subject(commit: bytes) -> str:
 
 
 def maintain_if_due(repository: Repository, settle: Callable[[], None]) -> None:
-    """Start maintenance if it is due; `settle` first protects commits from gc."""
     from gitckpt.store.records import ref_names
 
     try:

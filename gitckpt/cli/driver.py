@@ -94,7 +94,6 @@ class TerminalObserver(Observer):
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration as a short text: 0.3s, 42s, 3m12s, 2h05m."""
     if seconds < 9.95:
         return f"{seconds:.1f}s"
     minutes, seconds = divmod(round(seconds), 60)
@@ -123,8 +122,6 @@ def parse_inputs(words: Sequence[str]) -> dict[str, str]:
 
 
 def drive_pipeline(run_pipeline: Callable[[TerminalObserver], Outcome]) -> int:
-    """Call `run_pipeline`, print how the run ended, and return the exit code."""
-
     def raise_interrupt(signal_number: int, _: FrameType | None) -> None:
         raise KeyboardInterrupt(f"signal {signal_number}")
 

@@ -124,7 +124,6 @@ def _git_hint(error: CkptError) -> str | None:
 
 
 def _prepare_standard_streams() -> None:
-    """Reopen closed standard streams; escape characters that they cannot encode."""
     # A closed stream becomes the null device, as in git. Otherwise a file that gitckpt opens would
     # get the number to which child processes write their errors.
     for name in ("stdin", "stdout", "stderr"):  # by number: a file gets the lowest free one

@@ -69,13 +69,11 @@ def declare_parameters(text: str) -> Callable[[Command], Command]:
 
 
 def options_with_value(function: Callable[..., int | None]) -> list[str]:
-    """Return the names, such as "-C", of a command's options that take a value."""
     parameters = PARAMETERS[function]
     return [name for option in parameters if not option.is_flag for name in option.spellings]
 
 
 def command_index(words: Sequence[str], options_with_value: Container[str]) -> int:
-    """Return the index of the command name in `words`, or `len(words)` without one."""
     # `options_with_value` has the spellings of the options that take a value.
     index = 0
     while index < len(words) and words[index].startswith("-"):
@@ -109,7 +107,6 @@ def parse_count(text: str, option: str = "a number") -> int:
 
 
 def refuse_if(is_wrong: object, problem: str, hint: str) -> None:
-    """Raise UsageError with `problem` and `hint` if `is_wrong` is true."""
     if is_wrong:
         raise UsageError(problem, hint=hint)
 

@@ -60,7 +60,6 @@ class EscapedText:
 
 
 def escape_text(text: str) -> str:
-    """Replace unprintable characters, such as terminal controls, by escapes."""
     is_plain = text.isprintable()
     return text if is_plain else "".join(c if c.isprintable() else _escape_char(c) for c in text)
 
@@ -201,7 +200,6 @@ def _clear_progress() -> None:
 
 @contextlib.contextmanager
 def show_waiting(task: str) -> Iterator[None]:
-    """Show the task and its elapsed time on a terminal while the block runs."""
     if not sys.stderr.isatty() or TerminalState.quiet:
         yield
         return
@@ -230,15 +228,13 @@ def show_waiting(task: str) -> Iterator[None]:
 
 
 def replace_lines(height: int, lines: Sequence[str]) -> int:
-    """Overwrite the last `height` printed lines; return the number of new lines."""
     import shutil
 
     columns, rows = shutil.get_terminal_size()
     lines = lines[: max(rows - 1, 1)]
     cursor_up = f"\033[{height}F" if height else ""
-    text = "".join(
-        f"\033[K{_fit_width(escape_text(line), columns - 1).rstrip()}\n" for line in lines
-    )
+    fitted_lines = [_fit_width(escape_text(line), columns - 1).rstrip() for line in lines]
+    text = "".join(f"\033[K{line}\n" for line in fitted_lines)
     sys.stdout.write(f"{cursor_up}{text}\033[J")
     sys.stdout.flush()
     return len(lines)
@@ -298,7 +294,6 @@ def age_or_timestamp(instant: int, current_time: int, timestamp: str | None = No
 
 
 def short_id(name: str) -> str:
-    """Return 8 characters of an id if stdout is a terminal, otherwise the whole id."""
     return name[: ids.SHORT] if is_terminal() else name
 
 
@@ -324,7 +319,6 @@ def out_rows(columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> No
 
 
 def out_table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> None:
-    """Print a table without its empty columns, cut to the width of the terminal."""
     import shutil
 
     cells = [[escape_text(cell or "") for cell in row] for row in rows]
@@ -341,9 +335,8 @@ def out_table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> N
         excess -= 1
     for index, row in enumerate(lines):
         line = _GAP.join(_fit_width(cell, width) for cell, width in zip(row, widths, strict=True))
-        line = _fit_width(
-            line, sum(widths) + len(_GAP) * (len(indexes) - 1) - max(excess, 0)
-        ).rstrip()
+        line_width = sum(widths) + len(_GAP) * (len(indexes) - 1) - max(excess, 0)
+        line = _fit_width(line, line_width).rstrip()
         out(heading(line) if index == 0 else line)
 
 
@@ -373,7 +366,6 @@ def _add_style(text: str, style: str, stream: TextIO | None = None) -> str:
 
 
 def shorter_path(path: str | None) -> str:
-    """Return the absolute or relative form of `path`, the shorter one; "" for None."""
     if path is None:
         return ""
     relative = os.path.relpath(path)

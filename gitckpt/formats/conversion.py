@@ -65,7 +65,6 @@ def read_commit_times(repository: Repository, oids: Collection[str]) -> dict[str
 
 
 def determine_time(record: FileRecord, commit: CommitTime | None, import_time: int) -> FileTime:
-    """Determine when a file was written; `commit` is the commit that the file names."""
     # rlm-act writes local time and calls it UTC. If that is before the commit that the file names,
     # the clock is taken as one of the committer's zone (true of 42 of 44 public files).
     if record.time is None or not 0 < record.time <= _LAST:
@@ -132,7 +131,6 @@ class CheckpointDraft:
         return self.item.record.continuation is None
 
     def can_share_transaction(self, previous: CheckpointDraft) -> bool:
-        """Return whether one transaction can record both `previous` and this draft."""
         keys = ("git_sha", "branch", "worktree")
         return (
             all(self.fields.get(key) == previous.fields.get(key) for key in keys)
@@ -218,7 +216,6 @@ def make_pipeline(
 
 
 def make_checkpoint_state(item: ParsedFile) -> dict[str, Any]:
-    """Return the state of a file's checkpoint; it names a commit that is missing here."""
     state_values = dict(item.record.state)
     if item.record.commit and not item.commit and KEY in state_values:
         state_values[KEY] = {**state_values[KEY], "git_commit": item.record.commit}
@@ -226,7 +223,6 @@ def make_checkpoint_state(item: ParsedFile) -> dict[str, Any]:
 
 
 def make_valid_label(phase: str) -> str:
-    """Turn a phase label of any length and content into a valid label."""
     name, status = split_label(phase)
     name = name[: 10 * _MAX_LABEL]  # bounds the time; the rest is cut off below anyway
     printable_name = "".join(character if character.isprintable() else " " for character in name)

@@ -71,7 +71,6 @@ def _unreadable_directory(error: OSError, top: str | None) -> FileCandidate:
 
 
 def _resolve_parent(path: str) -> str:
-    """Return an absolute path with links resolved, except in its last component."""
     parent, name = os.path.split(os.path.abspath(path))
     return os.path.join(os.path.realpath(parent), name)
 
@@ -90,7 +89,6 @@ def _display_path(full_path: str, top: str | None) -> str:
 
 
 def read_file(file: FileCandidate) -> SourceFile:
-    """Read a file; raise `BadFormat` if it is not a regular file, or too large."""
     if file.problem is not None:
         raise BadFormat(file.problem)
     try:

@@ -70,7 +70,6 @@ class KnownImports:
         self._by_original[original].append(checkpoint_id)
 
     def delete_leftover_refs(self, checkpoint_id: str) -> None:
-        """Delete refs of an import that was killed before it recorded its checkpoint."""
         require_no_checkpoint = Update(ref_names.CHECKPOINTS + checkpoint_id, "", "")
         for ref_prefix in ref_names.OBJECTS:
             oid = self._store.refs.read(ref_prefix + checkpoint_id)
@@ -242,7 +241,6 @@ class Importer:
         return limits.reason_to_leave(self._store.repository, self._limits, path)
 
     def _list_capturable_files(self, directory: str) -> set[str] | None:
-        """Return the files below a directory that a snapshot captures; None for all."""
         has_top = self._top is not None
         return limits.below(self._store.repository, self._limits, directory) if has_top else None
 
@@ -329,7 +327,6 @@ class Importer:
     def _draft_batch(
         self, items: Sequence[ParsedFile], newest: Checkpoint | None
     ) -> list[CheckpointDraft]:
-        """Draft the first files of `items`, as many as one transaction can record."""
         drafts = [self._make_draft(items[0], newest)]
         for item in items[1:]:
             try:

@@ -23,7 +23,6 @@ def normalize_name(name: str) -> str:
 
 
 def closest_word(text: str, words: Iterable[str], *, likeness: float = 0.6) -> str | None:
-    """Return the word most similar to `text`; None if no word is similar enough."""
     import difflib
 
     return next(iter(difflib.get_close_matches(text, list(words), n=1, cutoff=likeness)), None)
@@ -93,7 +92,6 @@ def require_seconds(name: str, value: object) -> None:
 
 
 def as_strings(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
-    """Return strings as a tuple, () for None; raise `UsageError` for a single string."""
     return _to_tuple(name, value, "a list of strings", require_text)
 
 
@@ -155,7 +153,6 @@ def wrong_value_error(name: str, value: object, expected: str) -> UsageError:
 
 
 def as_paths(paths: Iterable[T]) -> tuple[T, ...]:
-    """Return paths as a tuple; raise `UsageError` for None or a single path."""
     if paths is None:
         raise wrong_value_error("paths", paths, "a list of paths")
     return _to_tuple("paths", paths, "a list of paths", require_path)
@@ -178,6 +175,5 @@ def as_command_words(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def require_no_surrogates(name: str, value: object) -> None:
-    """Raise `UsageError` if a string has lone surrogates, which TOML cannot hold."""
     if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
         raise wrong_value_error(name, value, "a string without lone surrogates")

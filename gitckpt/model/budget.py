@@ -40,9 +40,7 @@ class SizeLimits:
 
 
 HEADER = SizeLimits(4 << 20, 50_000, 100_000)  # all of a document before its state
-STATE = SizeLimits(
-    28 << 20, 150_000, 900_000
-)  # a written state: with any header it fits `DOCUMENT`
+STATE = SizeLimits(28 << 20, 150_000, 900_000)  # a written state; with a header it fits `DOCUMENT`
 DOCUMENT = SizeLimits(32 << 20, 200_000, 1_000_000)  # header and state together
 RECORD = SizeLimits(64 << 10, 1000, 1000)  # a lease or a key
 FILE = SizeLimits(1 << 20, 20_000, 20_000)  # a file that people write, such as `gitckpt.toml`
@@ -77,7 +75,6 @@ def require_size(size: int, limits: SizeLimits) -> None:
 
 
 def require_toml_within(text: str, limits: SizeLimits) -> None:
-    """Raise `LimitExceeded` if a TOML text exceeds `limits`; takes linear time."""
     require_size(len(text), limits)
     skip_pattern, mark_pattern, long_number = _compile_toml_patterns()
     code = skip_pattern.sub("", text)
@@ -116,9 +113,8 @@ class _TomlCounter:
             elif mark in "=,\n":
                 self._count_separator(mark)
             elif not self._in_key:
-                raise LimitExceeded(
-                    f"a number of {len(mark):,} digits, where {MAX_DIGITS:,} are allowed"
-                )
+                limit = f"{MAX_DIGITS:,} are allowed"
+                raise LimitExceeded(f"a number of {len(mark):,} digits, where {limit}")
 
     def _count_separator(self, mark: str) -> None:
         if mark == "=":

@@ -191,11 +191,9 @@ def _decode(data: bytes, ref: str) -> Checkpoint:
 def _decode_header(data: bytes, ref: str) -> Checkpoint:
     header_end = _find_header_end(data)
     header = _decode_beginning(data[:header_end], ref) if header_end is not None else None
-    return (
-        header
-        if header is not None
-        else _to_checkpoint(_parse_toml(data, ref), ref, with_state=False)
-    )
+    if header is not None:
+        return header
+    return _to_checkpoint(_parse_toml(data, ref), ref, with_state=False)
 
 
 def _decode_summary(data: bytes, ref: str) -> Checkpoint:
@@ -217,7 +215,6 @@ def _decode_beginning(data: bytes, ref: str) -> Checkpoint | None:
 
 
 def require_valid_document(values: Mapping[str, Any], ref: str) -> None:
-    """Raise `InvalidCheckpoint` if a document with these keys would be invalid."""
     present_values = {key: value for key, value in values.items() if value is not None}
     _to_checkpoint(present_values | {"state": {}}, ref, with_state=False)
 

@@ -16,8 +16,6 @@ MAX_MESSAGE = 1000  # characters
 
 @dataclass(frozen=True, slots=True)
 class DocumentKey:
-    """A top-level key of checkpoint documents: how to read it, set it and show it."""
-
     name: str
     kind: str  # the name of its reader in `codec`, or the class of its table
     is_given: bool = False  # whether a caller of `Store.record` may set it
@@ -25,7 +23,6 @@ class DocumentKey:
 
     @property
     def field_name(self) -> str:
-        """The name of the `Checkpoint` field that holds the key's value."""
         return "label" if self.name == "phase" else self.name
 
 

@@ -18,7 +18,6 @@ _MAX_RUN_ID = 200  # a file name has at most 255 bytes, and git appends ".lock"
 
 
 def id_from_commit(oid: str) -> str:
-    """Return the checkpoint id that a hook derives from a commit's full oid."""
     # As `hooks/hook.sh` does: two hooks that record one commit thus make one checkpoint.
     return f"{oid[:8]}-{oid[8:12]}-4{oid[13:16]}-8{oid[17:20]}-{oid[20:32]}"
 
@@ -69,13 +68,11 @@ def make_slug(name: str) -> str:
 
 
 def make_run_id(stamp: str, name: str, attempt: int = 1) -> str:
-    """Return the id of a run that starts at `stamp` (`YYYYMMDD-HHMMSS` in UTC)."""
     first_id = f"{stamp}-{make_slug(name)}"
     return first_id if attempt == 1 else f"{first_id}-{attempt}"
 
 
 def is_run_id(text: str) -> bool:
-    """Return whether a text has the form of a run id, safe as ref and directory name."""
     return (
         16 < len(text) <= _MAX_RUN_ID
         and (text[:8] + text[9:15]).isdigit()

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def checkpoint_to_json(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Convert a checkpoint to JSON values; `types` lists the state's non-JSON values."""
     types: dict[str, str] = {}
     fields = {key: value for key, value in document_fields(checkpoint).items() if value is not None}
     json_state = _value_to_json(dict(checkpoint.state), None, types)

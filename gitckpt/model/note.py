@@ -23,7 +23,6 @@ def leading_id(line: str) -> str:
 
 
 def note_omits_older(lines: Iterable[str]) -> bool:
-    """Return whether a note says that its commit has more checkpoints than listed."""
     return MORE in lines
 
 
@@ -31,10 +30,8 @@ def update_note(lines: Iterable[str], new: Iterable[str], removed: Collection[st
     """Return a note's lines: add `new`, drop `removed` ids, keep lines of users."""
     lines = list(lines)
     # git's merge of notes may leave a line twice.
-    lines_by_id = {
-        leading_id(line): line for line in lines if ids.is_checkpoint_id(leading_id(line))
-    }
-    lines_by_id.update((leading_id(line), line) for line in new)
+    links = [line for line in lines if ids.is_checkpoint_id(leading_id(line))]
+    lines_by_id = {leading_id(line): line for line in (*links, *new)}
     lines_by_id = {id_: line for id_, line in lines_by_id.items() if id_ not in removed}
     newest = dict(sorted(lines_by_id.items(), key=lambda link: link[1].rpartition(" ")[2])[-MOST:])
     is_partial = lines_by_id and (note_omits_older(lines) or len(newest) < len(lines_by_id))

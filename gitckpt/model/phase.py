@@ -69,7 +69,6 @@ def completed_phases_after(
 
 
 def copy_run_tables(fields: dict[str, Any], previous: dict[str, Any]) -> None:
-    """Copy the previous checkpoint's pipeline and attempt to a new one's `fields`."""
     new_pipeline, old_pipeline = fields.get("pipeline"), previous.get("pipeline")
     pipeline = new_pipeline or old_pipeline
     if pipeline is not None:

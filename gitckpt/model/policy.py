@@ -32,7 +32,6 @@ class ExpiryCandidate:
 
     @property
     def is_automatic(self) -> bool:
-        """Whether a hook or an agent made the checkpoint outside of any run."""
         by_agent = self.trigger == MANUAL and self.agent
         return self.run is None and (by_agent or self.trigger in HOOK_TRIGGERS)
 
@@ -97,7 +96,6 @@ class NewestKept:
 def decide_expiry(
     candidates: Iterable[ExpiryCandidate], policy: Policy, newest: NewestKept, *, now: int
 ) -> list[Decision]:
-    """Decide for each candidate whether it expires; checkpoints of runs stay."""
     return [_decide_checkpoint(candidate, policy, newest, now) for candidate in candidates]
 
 
@@ -190,9 +188,8 @@ def decide_run_expiry(runs: Sequence[RunCandidate], policy: Policy, *, now: int)
         if not needed_runs:
             return list(decisions.values())
         for run, name in needed_runs:
-            decisions[run.id] = _keep_because(
-                run.id, f"the unfinished run {name} refers to this run"
-            )
+            reason = f"the unfinished run {name} refers to this run"
+            decisions[run.id] = _keep_because(run.id, reason)
 
 
 def find_squashed_progress(chain: Iterable[tuple[str, str, str]]) -> dict[str, str]:

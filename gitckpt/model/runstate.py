@@ -26,7 +26,6 @@ def rewind_message(checkpoint_id: str) -> str:
 
 
 def interrupted_rewind_target(newest: Checkpoint) -> str | None:
-    """Return the target's id if `newest` began a rewind that was interrupted, or None."""
     if newest.label != REWINDING or newest.trigger != PHASE:
         return None
     target = (newest.message or "").removeprefix(_TARGET_PREFIX)

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 
 def read_or_raise_invalid(ref: str, read: Callable[[], T]) -> T:
-    """Call `read`; report any error but a `CkptError` as `InvalidCheckpoint`."""
     try:
         return read()
     except CkptError:

@@ -35,7 +35,6 @@ class TableReader:
 
     @property
     def unread_values(self) -> dict[str, Any]:
-        """The keys and values not read so far, such as those of a newer gitckpt."""
         unread = {key: value for key, value in self.values.items() if key not in self._read_keys}
         for key, value in unread.items():
             self._require_64_bit(key, value)
@@ -48,9 +47,8 @@ class TableReader:
         value = self.values[key]
         if kind is int:
             self._require_64_bit(key, value)
-        return (
-            value if type(value) is kind else self.wrong_type(key, self.kinds[kind], value, default)
-        )
+        is_right = type(value) is kind
+        return value if is_right else self.wrong_type(key, self.kinds[kind], value, default)
 
     def read_optional(self, key: str, kind: type[T]) -> T | None:
         return self.read_value(key, kind, None)

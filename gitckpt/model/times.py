@@ -54,7 +54,6 @@ def to_run_id_stamp(instant: int) -> str:
 
 
 def parse_timestamp(text: str) -> int:
-    """Parse an RFC 3339 timestamp to an instant, or raise `ValueError`."""
     # A leap second (`:60`) counts as the first instant of the next minute.
     clock, offset = _split_utc_offset(text)
     separators = clock[4:5] + clock[7:8] + clock[10:11].upper() + clock[13:14] + clock[16:17]
@@ -98,7 +97,6 @@ def as_instant(when: dt.datetime) -> int:
 
 
 def is_canonical_timestamp(text: str) -> bool:
-    """Return whether a timestamp has the form that `to_text` returns."""
     separators = text[10:11] + text[19:20] + text[26:]
     return len(text) == 27 and separators == "T.Z" and text[17:19] != "60"
 

@@ -104,7 +104,6 @@ def _parse_simple_toml(text: str) -> dict[str, Any] | None:
 
 
 def json_pointer(path: Path) -> str:
-    """Return the JSON pointer (RFC 6901) of a path; "" points to the whole value."""
     steps: list[str] = []
     while path is not None:
         path, step = path

@@ -57,7 +57,6 @@ _PACKAGE_DIR = os.path.abspath(os.path.join(__file__, *[os.pardir] * 4))
 
 
 def run_demo(directory: str | None = None) -> bool:
-    """Run the demo in a new directory; return whether all of its checks passed."""
     demo = _Demo(_make_scratch_directory(directory))
     demo.prepare_project()
     demo.start_and_kill_job()
@@ -108,9 +107,8 @@ class _Demo:
         self.run_and_show("git add . && git commit --quiet --message='Add the job'")
         self.commit = self.run("git rev-parse HEAD")
         self.say("Uncommitted work by hand: part of it is staged, part of it is not even tracked.")
-        self.run_and_show(
-            "echo '# by hand' >> app.py && git add app.py && echo 'ask Ada' > todo.txt"
-        )
+        command = "echo '# by hand' >> app.py && git add app.py && echo 'ask Ada' > todo.txt"
+        self.run_and_show(command)
 
     def start_and_kill_job(self) -> None:
         self.say("The job runs, in the background, and its second part would take an hour …")

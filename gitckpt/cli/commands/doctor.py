@@ -83,10 +83,8 @@ def verify_checkpoints(
     """
     problem = "--contents reads the whole repository, and takes no ids"
     options.refuse_if(ids and contents, problem, "leave out --contents, or the ids")
-    with (
-        open_store() as store,
-        terminal.show_waiting("looking at checkpoints, and what they need"),
-    ):
+    task = "looking at checkpoints, and what they need"
+    with open_store() as store, terminal.show_waiting(task):
         only = [store.run_named(text) or store.find(text) for text in ids] if ids else None
         report = store.verify(repair=repair, contents=contents, only=only, progress=_show_progress)
     if as_json:

@@ -113,7 +113,6 @@ def resume_run(
 
 
 def _choose_checkpoint(store: Store, *, no_run: bool) -> Checkpoint:
-    """Return the checkpoint to resume if no id is given; print what it will start."""
     # An unfinished run of this worktree, preferably of a pipeline; else the newest checkpoint.
     unfinished_runs = [run for run in store.unfinished_runs() if store.is_ours(run.newest)]
     newest = [store.newest(run.run) for run in unfinished_runs]
@@ -139,7 +138,6 @@ def _has_pipeline(checkpoint: Checkpoint) -> bool:
 
 
 def _describe_resumption(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
-    """Return a text on the step that resuming starts, and the names of its agents."""
     from gitckpt.durable.driver.pipelines import next_step
 
     if not _has_pipeline(newest):
@@ -177,7 +175,6 @@ def _newest_of_driven_run(store: Store) -> Checkpoint | None:
 
 
 def _find_latest_checkpoint(store: Store) -> Checkpoint:
-    """Return the latest checkpoint; raise if other worktrees have runs to resume."""
     from gitckpt.store.records import finder
     from gitckpt.store.runs.summary import RESUMABLE
 
@@ -301,7 +298,6 @@ def _open_worktree(
 
 
 def _abandoned_rewind_target(store: Store, checkpoint: Checkpoint) -> str | None:
-    """Return the id to which an interrupted rewind of the run was going, else None."""
     target = interrupted_rewind_target(checkpoint) if checkpoint.run is not None else None
     if target is None:
         return None
@@ -313,7 +309,6 @@ def _abandoned_rewind_target(store: Store, checkpoint: Checkpoint) -> str | None
 def _rewind_or_repeat(
     store: Store, checkpoint: Checkpoint, directory: str | None, *, rewind: bool, phase: str | None
 ) -> None:
-    """Rewind a run to `checkpoint`, or record that `phase` must be repeated."""
     has_phases = checkpoint.pipeline is not None and bool(checkpoint.pipeline.completed)
     if phase is not None and "loop_state" in checkpoint.state and not has_phases:
         hint = f"repeat a step: git ckpt step reset {shell_quoted(phase)} --run {checkpoint.run}"

@@ -156,9 +156,8 @@ def _print_report(
         error = machine.make_blocked_error(position)
         terminal.warn(f"{error.message}; {_add_run(run_option, str(error.hint))}")
     else:
-        terminal.remark(
-            f"{name} is {status}{_add_run(run_option, _next_step_hint(name, position))}"
-        )
+        hint = _add_run(run_option, _next_step_hint(name, position))
+        terminal.remark(f"{name} is {status}{hint}")
 
 
 # The end of a sentence: what to do after a report.

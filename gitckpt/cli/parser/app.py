@@ -111,9 +111,8 @@ def run_with_typer(words: Sequence[str]) -> int:
     require_known_command(words)
     words, paths = _split_off_paths(words)
     try:
-        with build_app(_needed_commands(words), paths).make_context(
-            "git ckpt", list(words)
-        ) as context:
+        app = build_app(_needed_commands(words), paths)
+        with app.make_context("git ckpt", list(words)) as context:
             return context.command.invoke(context) or 0
     except typer.Exit as early_exit:
         return early_exit.exit_code

@@ -15,7 +15,6 @@ _MAX_IDS = 200  # newest ids that are offered
 
 
 def print_completions(words: Sequence[str]) -> None:
-    """Print the possible completions of the last of `words`, one per line."""
     *words_before, last_word = words or [""]
     options_with_value = options.options_with_value(options.apply_globals)
     if "--" in words_before or (words_before and words_before[-1] in options_with_value):

@@ -28,10 +28,8 @@ def prepare_command_call(words: Sequence[str]) -> Callable[[], int | None] | Non
         return options.print_version
     index = command_index(words)
     name = next(iter(words[index:]), "")
-    global_options, arguments = (
-        parse_words(options.apply_globals, words[:index]),
-        words[index + 1 :],
-    )
+    global_options = parse_words(options.apply_globals, words[:index])
+    arguments = words[index + 1 :]
     if name == "complete":  # what completion scripts call
         from gitckpt.cli.parser import completion
 

@@ -99,7 +99,6 @@ class Remarks:
 
 
 def decode_file(source: SourceFile, remarks: Remarks) -> str:
-    """Decode a file; U+FFFD replaces bytes that are not UTF-8."""
     if len(source.data) > LARGEST:
         raise BadFormat(f"the file is larger than {LARGEST // 1024 // 1024} MiB")
     if b"\0" in source.data:
@@ -161,7 +160,6 @@ def parse_toml(source: SourceFile, remarks: Remarks) -> dict[str, Any]:
 
 
 def to_storable(values: dict[str, Any], remarks: Remarks) -> dict[str, Any]:
-    """Convert a table for storage in a state; too many values raise `BadFormat`."""
     storable: dict[str, Any] = _convert_value(values, remarks, 0, [0])
     return storable
 
@@ -216,7 +214,6 @@ def to_strings(value: object) -> list[str]:
 
 
 def text_at(table: Mapping[str, Any], *keys: str) -> str:
-    """Return the first non-empty string among the values of `keys`, or ""."""
     return next((value for key in keys if (value := to_string(table.get(key)))), "")
 
 
@@ -263,7 +260,6 @@ def remark_missing_offset(values: Iterable[object], remarks: Remarks) -> bool:
 
 
 def to_instant(value: object) -> int | None:
-    """Convert a time or date to microseconds since the epoch; None if it is neither."""
     # A time without offset is taken as UTC.
     if isinstance(value, dt.datetime):
         return times.as_instant(value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC))

@@ -55,11 +55,8 @@ def detect_format(source: content.SourceFile) -> str | None:
         table = content.parse_toml(source, content.Remarks())
         return next((name for name, has_format in _TOML.items() if has_format(table)), None)
     has_keys = all(key in source.data for key in (b"steps:", b"id:", b"created_at:"))
-    if (
-        has_keys
-        and source.path.endswith((".yaml", ".yml"))
-        and forge.is_run_table(_parse_yaml(source))
-    ):
+    is_yaml = source.path.endswith((".yaml", ".yml"))
+    if has_keys and is_yaml and forge.is_run_table(_parse_yaml(source)):
         return FORGE
     return None
 
@@ -69,7 +66,6 @@ def _parse_yaml(source: content.SourceFile) -> dict[str, Any]:
 
 
 def require_complete_file(source: content.SourceFile) -> None:
-    """Raise `BadFormat` if a file is not the JSON, TOML or YAML of its suffix."""
     # A partly written file can lack the keys that identify its format.
     if source.path.endswith(".json"):
         content.parse_json_unchanged(source, content.Remarks())
@@ -92,7 +88,6 @@ def format_by_path(path: str) -> str | None:
 
 
 def may_be_of_other_tool(source: content.SourceFile, place_format: str) -> bool:
-    """Return whether another program may have written a file `checkpoint.toml`."""
     is_quasar = place_format == QUASAR
     return is_quasar and not quasar.has_review_keys(content.parse_toml(source, content.Remarks()))
 

@@ -50,9 +50,8 @@ def is_run_table(table: Mapping[str, Any]) -> bool:
 
 def read_run(source: SourceFile) -> FileRecord:
     remarks = Remarks()
-    table = content.to_storable(
-        yaml_text.parse_yaml(content.decode_file(source, remarks), remarks), remarks
-    )
+    values = yaml_text.parse_yaml(content.decode_file(source, remarks), remarks)
+    table = content.to_storable(values, remarks)
     if not is_run_table(table):
         raise BadFormat("the file lacks one of id, status, created_at, or steps with names")
     for key in NUMBERS:

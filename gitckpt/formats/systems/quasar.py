@@ -169,7 +169,6 @@ def _label_of_nebula(statuses: Mapping[str, str]) -> str:
 
 
 def write_review(checkpoint: Checkpoint, losses: list[str]) -> bytes:
-    """Render a review as quasar's TOML; append to `losses` what that cannot express."""
     table = checkpoint.state.get(cycle.KEY)
     if not isinstance(table, Mapping):
         raise BadFormat("the state has no review, which quasar needs")

@@ -156,7 +156,6 @@ def _correct_label(text: str, remarks: Remarks) -> str:
 
 
 def write_checkpoint(checkpoint: Checkpoint, losses: list[str]) -> bytes:
-    """Render rlm-act's JSON file; append to `losses` what that cannot express."""
     state = jsonable.state_to_json(checkpoint)
     imported = content.to_mapping(state.pop(KEY, None))
     is_rlm_act = content.text_at(imported, "format") == RLM_ACT
@@ -166,11 +165,10 @@ def write_checkpoint(checkpoint: Checkpoint, losses: list[str]) -> bytes:
         has_results = isinstance(state.get("phase_results"), dict)
         is_tool_state = is_rlm_act or (has_results and bool(content.text_at(state, "project_path")))
         state = _make_pipeline_state(checkpoint, state if is_tool_state else {}, state, losses)
+    label = content.text_at(imported, "phase") if is_intact else _tool_label(checkpoint, losses)
     document = {
         "id": checkpoint.id,
-        "phase": content.text_at(imported, "phase")
-        if is_intact
-        else _tool_label(checkpoint, losses),
+        "phase": label,
         "timestamp": checkpoint.timestamp,
         "state": state,
         "errors": list(checkpoint.errors),
@@ -181,7 +179,6 @@ def write_checkpoint(checkpoint: Checkpoint, losses: list[str]) -> bytes:
 
 
 def _tool_label(checkpoint: Checkpoint, losses: list[str]) -> str:
-    """Return the label with a status that rlm-act has; append changes to `losses`."""
     name, status = checkpoint.phase_name, checkpoint.status
     if name not in PHASES:
         losses.append(f"the phase {name}, which rlm-act does not have")
@@ -194,7 +191,6 @@ def _tool_label(checkpoint: Checkpoint, losses: list[str]) -> str:
 def _make_pipeline_state(
     checkpoint: Checkpoint, imported: Mapping[str, Any], state: Mapping[str, Any], losses: list[str]
 ) -> dict[str, Any]:
-    """Return rlm-act's `PipelineState`, with all keys that its loader requires."""
     # `imported` is the imported state or a later version; empty if the run was not imported.
     pipeline = checkpoint.pipeline
     completed = dict(pipeline.completed) if pipeline is not None else {}
