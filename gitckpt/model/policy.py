@@ -162,9 +162,9 @@ def find_groups_to_thin(
     ]
 
 
-def thinning_decision(candidate: ExpiryCandidate, span: ThinningGroup, *, now: int) -> Decision:
-    article = "an" if span.length == "hour" else "a"
-    reason = f"{_age_text(now - candidate.time)} old, one {article} {span.length} stays"
+def thinning_decision(candidate: ExpiryCandidate, group: ThinningGroup, *, now: int) -> Decision:
+    article = "an" if group.length == "hour" else "a"
+    reason = f"{_age_text(now - candidate.time)} old, one {article} {group.length} stays"
     return Decision(candidate.id, expires=True, reason=reason)
 
 

@@ -40,7 +40,7 @@ def read_track(source: SourceFile, graph: Graph) -> FileRecord:
     state = dict(table) if table.get("track_id") else {**table, "track_id": track_id}
     loop_state = table.get("loop_state")
     if not isinstance(loop_state, dict):
-        step = _infer_step(source)
+        step = _infer_step_from_plan(source)
         state["loop_state"] = {"current_step": step}
         remark = "has no loop_state, like files of version 1"
         if loop_state is not None:
@@ -79,7 +79,7 @@ def read_track(source: SourceFile, graph: Graph) -> FileRecord:
 
 
 # Infer the step of a version 1 track, whose metadata does not name the step.
-def _infer_step(source: SourceFile) -> str:
+def _infer_step_from_plan(source: SourceFile) -> str:
     plan = source.neighbors.get("plan.md", b"").decode("utf-8", "replace")
     lines = [line.strip() for line in plan.splitlines()]
     if any(line.startswith(("- [ ]", "* [ ]")) for line in lines):
