@@ -175,7 +175,7 @@ def add_runs(path: str, count: int, checkpoints: int, age: int = 0) -> None:
     documents, leased = [], []
     for number in range(count):
         start = now - (count - number) * 60 * times.MICRO
-        run = f"{times.to_stamp(start)}-run-{number}"
+        run = f"{times.to_run_id_stamp(start)}-run-{number}"
         documents += _chain(run, commit, checkpoints, start)
         leased.append(_lease(run, times.to_text(now)))
     blobs = _import_blobs(
@@ -280,7 +280,7 @@ def _import_blobs(path: str, documents: list[bytes]) -> list[str]:
 def _write_notes(path: str, checkpoints: list[Checkpoint]) -> str:
     """Write notes in trees as gitckpt does, in one pack; return their commit."""
     lines = {
-        each.git_sha: [note.format_link(each.id, each.label, each.timestamp)]
+        each.git_sha: [note.format_note_line(each.id, each.label, each.timestamp)]
         for each in checkpoints
     }
     repository = discover_repository(path)

@@ -59,7 +59,7 @@ def main(argv: Sequence[str]) -> int:
         elif event == _GC:
             _start_maintenance(repository)
         elif event == KEEP_UP:
-            _follow_up(repository, "")
+            _maintain_after_event(repository, "")
         else:
             is_recorded = _records_checkpoint(repository, event, argument)
             if event == "post-rewrite":
@@ -69,21 +69,21 @@ def main(argv: Sequence[str]) -> int:
                 notes.carry(repository, argument)  # before the record: git has copied the notes
             if is_recorded:
                 revision = argument if event == "post-commit" and argument else "HEAD"
-                checkpoint_id = _record(repository, event, revision)
+                checkpoint_id = _record_commit(repository, event, revision)
                 failure = "the checkpoint is recorded, but maintenance was not started"
-                _follow_up(repository, checkpoint_id)
+                _maintain_after_event(repository, checkpoint_id)
     except CkptError as error:
         advice = f"; {error.hint}" if error.hint else ""
-        _report(repository, event, f"{failure}: {error.message}{advice}")
+        _report_failure(repository, event, f"{failure}: {error.message}{advice}")
     except KeyboardInterrupt:
-        _report(repository, event, f"{failure}: interrupted")
+        _report_failure(repository, event, f"{failure}: interrupted")
     except Exception as error:  # noqa: BLE001 - a hook never breaks a commit
-        _report(repository, event, f"{failure}: {type(error).__name__}: {error}", error)
+        _report_failure(repository, event, f"{failure}: {type(error).__name__}: {error}", error)
     return 0
 
 
-def _follow_up(repository: Repository, checkpoint_id: str) -> None:
-    if _wants_maintenance(repository):
+def _maintain_after_event(repository: Repository, checkpoint_id: str) -> None:
+    if _is_maintenance_due(repository):
         # The next command may be a gc, which deletes what no ref reaches in a shallow clone.
         if os.path.exists(os.path.join(repository.common_dir, "shallow")):
             from gitckpt.store.retention import maintenance
@@ -91,11 +91,10 @@ def _follow_up(repository: Repository, checkpoint_id: str) -> None:
             maintenance.settle_removals(repository)
         _start_maintenance(repository)
     elif checkpoint_id.startswith("00"):  # once in 256 commits: the check itself takes time
-        _detach(repository, PACK)
+        _start_background_task(repository, PACK)
 
 
 def _records_checkpoint(repository: Repository, event: str, argument: str) -> bool:
-    """Return whether a hook event records a checkpoint; `argument` comes from git."""
     operation_name = repository.operation_in_progress()
     if event in ("post-commit", "post-merge"):
         is_squash = event == "post-merge" and argument == "1"  # a squash makes no commit
@@ -128,7 +127,6 @@ _FAILURES = {
 
 
 def _find_repository() -> Repository:
-    """Return the current repository; raise `RepositoryError` if git refuses it."""
     from gitckpt.git.repository import Repository, discover_repository
 
     git_dir = os.environ.get("GIT_DIR", "")
@@ -168,7 +166,7 @@ def _find_branch(repository: Repository, event: str) -> str | None:
     return head_ref.removeprefix("refs/heads/") if head_ref.startswith("refs/heads/") else None
 
 
-def _record(repository: Repository, event: str, revision: str) -> str:
+def _record_commit(repository: Repository, event: str, revision: str) -> str:
     from gitckpt.git.objects.plumbing import PlumbingObjects
     from gitckpt.git.refs import Refs
 
@@ -178,7 +176,7 @@ def _record(repository: Repository, event: str, revision: str) -> str:
         from gitckpt.store.records import heads
 
         return heads.clear_stale_locks(
-            repository, lambda sentence: _report(repository, event, sentence), path
+            repository, lambda sentence: _report_failure(repository, event, sentence), path
         )
 
     refs = Refs(repository, clear_stale_lock)
@@ -202,7 +200,7 @@ def _record(repository: Repository, event: str, revision: str) -> str:
     if repository.is_linked:
         refs.start_idle_process()
     is_commit = event == "post-commit"
-    checkpoint_id = ids.from_commit(commit) if is_commit else ids.new_id()
+    checkpoint_id = ids.id_from_commit(commit) if is_commit else ids.make_checkpoint_id()
     ref = ref_names.CHECKPOINTS + checkpoint_id
     if is_commit and repository.cat_file.info(ref) is not None:
         return checkpoint_id  # another hook recorded this commit
@@ -225,7 +223,6 @@ def _record(repository: Repository, event: str, revision: str) -> str:
 
 
 def _extend_run(repository: Repository, details: dict[str, Any], event: str) -> str | None:
-    """Record a checkpoint of the run that owns the worktree; return its id, or None."""
     import gc
 
     from gitckpt.git.repository import Repository
@@ -241,13 +238,13 @@ def _extend_run(repository: Repository, details: dict[str, Any], event: str) -> 
     if owner is None or owner.run is None:
         return None
     if repository.cat_file.info(ref_names.RUNS + owner.run) is None:
-        _report(repository, event, f"{_ALONE}: the run {owner.run} is gone")
+        _report_failure(repository, event, f"{_ALONE}: the run {owner.run} is gone")
         return None
     worktree = Repository(repository.git_dir, os.getcwd(), repository.object_format)
     with Checkpoints(worktree, adapter="plumbing") as store:
         config = settings.read(worktree)
         for problem in filter(None, (config.problem, config.notice)):
-            _report(repository, event, problem)
+            _report_failure(repository, event, problem)
         run_options: dict[str, Any] = {
             "run": owner.run,
             "guard": store.leases.bind_to_token(owner.run),
@@ -256,19 +253,19 @@ def _extend_run(repository: Repository, details: dict[str, Any], event: str) -> 
         try:
             checkpoint = store.save(_PHASE, **run_options, **options)
         except WorktreeError as error:
-            _report(repository, event, f"{_NO_FILES}: {error.message}")
+            _report_failure(repository, event, f"{_NO_FILES}: {error.message}")
             return store.record(_PHASE, **run_options, **details).id
         except LeaseLost as error:
-            _report(repository, event, f"{_ALONE}: {error.message}")
+            _report_failure(repository, event, f"{_ALONE}: {error.message}")
             checkpoint = store.save(_PHASE, **options)
         if checkpoint.worktree is not None and checkpoint.worktree.degraded:
             advice = f"record them now: git ckpt save; {MORE_TIME}"
-            _report(repository, event, f"{_NO_FILES}: {checkpoint.worktree.degraded}; {advice}")
+            problem = f"{_NO_FILES}: {checkpoint.worktree.degraded}; {advice}"
+            _report_failure(repository, event, problem)
         return checkpoint.id
 
 
 def _parse_subject(commit: bytes) -> str:
-    """Return the subject of a commit as `git log --format=%s` prints it."""
     header, _, body = commit.partition(b"\n\n")
     lines = [line for line in header.split(b"\n") if line.startswith(b"encoding ")]
     encoding = lines[-1].removeprefix(b"encoding ").decode("ascii", "replace") if lines else "utf-8"
@@ -281,7 +278,6 @@ def _parse_subject(commit: bytes) -> str:
 
 
 def maintain_if_due(repository: Repository, settle: Callable[[], None]) -> None:
-    """Start maintenance if it is due; `settle` first protects commits from gc."""
     from gitckpt.store.records import ref_names
 
     try:
@@ -289,15 +285,15 @@ def maintain_if_due(repository: Repository, settle: Callable[[], None]) -> None:
             from gitckpt.store.retention import maintenance  # once per repository
 
             maintenance.record_never_ran(repository)
-        elif _wants_maintenance(repository):
+        elif _is_maintenance_due(repository):
             if repository.read_shallow_and_grafts():
                 settle()
             _start_maintenance(repository)
     except (CkptError, OSError) as error:
-        _report(repository, _GC, f"{_FAILURES[_GC]}: {error}")
+        _report_failure(repository, _GC, f"{_FAILURES[_GC]}: {error}")
 
 
-def _wants_maintenance(repository: Repository) -> bool:
+def _is_maintenance_due(repository: Repository) -> bool:
     import time
 
     from gitckpt.store.records import ref_names
@@ -324,16 +320,16 @@ def _start_maintenance(repository: Repository) -> None:
     with open(path, "wb", opener=private_dirs.open_private_file):
         pass
     os.utime(path)  # on some file systems, truncating an empty file does not change its time
-    _detach(repository, MAINTAIN)
+    _start_background_task(repository, MAINTAIN)
 
 
-def _detach(repository: Repository, task: str) -> None:
+def _start_background_task(repository: Repository, task: str) -> None:
     package_dir = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     env = git_environment({"GIT_DIR": repository.git_dir})
     start_detached([sys.executable, "-I", "-S", "-c", _BOOTSTRAP, package_dir, task], env)
 
 
-def _report(
+def _report_failure(
     repository: Repository | None, event: str, sentence: str, bug: Exception | None = None
 ) -> None:
     if event not in (MAINTAIN, PACK):

@@ -47,7 +47,7 @@ def open_store(
     adapter: str = "plumbing",
     *,
     clock: Callable[[], int] = times.now,
-    new_id: Callable[[], str] = ids.new_id,
+    new_id: Callable[[], str] = ids.make_checkpoint_id,
 ) -> Store:
     """Open a store as `Store.open` does, but with a test's clock and ids."""
     repository = (

@@ -52,7 +52,7 @@ COMPUTED = {
     "durable/agent/call.py rotate_transcripts": [re.compile(r"agent-(\d{1,9})\.log")],
     "git/config.py read": [re.compile(rf"^({attributes.SETTINGS})"), re.compile(r"^ckpt\.")],
     "git/config.py files_of_settings": [re.compile(r"^ckpt\.")],
-    "model/budget.py _patterns": [*budget._compile_patterns()],
+    "model/budget.py _patterns": [*budget._compile_toml_patterns()],
     "store/secrets.py _compile": [],  # the rules
 }
 

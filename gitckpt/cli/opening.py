@@ -8,7 +8,7 @@ import time
 from gitckpt.cli import terminal
 from gitckpt.git import process
 from gitckpt.git.repository import discover_repository, open_repository
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
@@ -40,7 +40,7 @@ def login_shell_advice() -> str | None:
             return None
     except CkptError:  # the profile waits for input, or the shell does not start
         return None
-    command = f"git config --global alias.ckpt {shell_word(f'!{os.path.abspath(program)}')}"
+    command = f"git config --global alias.ckpt {shell_quoted(f'!{os.path.abspath(program)}')}"
     return f"Codex runs commands in a login shell, which does not find git-ckpt; run: {command}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import NoneType
 from typing import Any
 
-from gitckpt.model.arguments import require
+from gitckpt.model.arguments import require_type
 from gitckpt.model.checkpoint import Progress
 from gitckpt.model.values import dataclass
 
@@ -34,8 +34,8 @@ class Gauge:
 
 def gauges(state: Mapping[str, Any], progress: Progress | None = None) -> list[Gauge]:
     """Return the progress values in a run's `state` and a checkpoint's `progress`."""
-    require("state", state, Mapping, "a map of names to values")
-    require("progress", progress, (Progress, NoneType), "a Progress")
+    require_type("state", state, Mapping, "a map of names to values")
+    require_type("progress", progress, (Progress, NoneType), "a Progress")
     all_gauges = [
         *_loop_gauges(_get_table(state, "loop")),
         *_review_gauges(_get_table(state, "review")),

@@ -35,9 +35,9 @@ class LockHeld(BusyError):
     """Another process kept a lock file until the timeout, so nothing was changed."""
 
     def __init__(self, path: str) -> None:
-        from gitckpt.model.arguments import shell_word
+        from gitckpt.model.arguments import shell_quoted
 
-        remedy = f"remove it with rm {shell_word(path)}"
+        remedy = f"remove it with rm {shell_quoted(path)}"
         hint = f"wait and try again; if nothing is running, the lock is left from a crash; {remedy}"
         super().__init__(f"another process holds {path}", hint=hint)
         self.path = path

@@ -69,10 +69,10 @@ class Repository:
         try:
             return private_dirs.check_private(f"{self.common_dir}/ckpt", self.common_dir, make=True)
         except OSError as error:
-            from gitckpt.model.arguments import shell_word
+            from gitckpt.model.arguments import shell_quoted
 
             message = f"cannot write to {self.common_dir}: {error.strerror}"
-            hint = f"make it writable: chmod -R u+w {shell_word(self.common_dir)}"
+            hint = f"make it writable: chmod -R u+w {shell_quoted(self.common_dir)}"
             raise RepositoryError(message, hint=hint) from None
 
     def scratch_path(self, kind: str) -> str:
@@ -259,11 +259,11 @@ def _reject_tracked_git_dir(path: str, git_dir: str) -> None:
                 return  # its own worktree, whose `.git` leads to a `.bare` beside it
         elif not os.path.lexists(os.path.join(dot_git, "HEAD")):
             continue
-        from gitckpt.model.arguments import shell_word
+        from gitckpt.model.arguments import shell_quoted
 
         message = f"{git_path} is a bare repository in the worktree {parent_dir}"
-        override_hint = f"to use it all the same: git --git-dir={shell_word(git_path)} ckpt …"
-        hint = f"{override_hint}; to use the enclosing repository: cd {shell_word(parent_dir)}"
+        override_hint = f"to use it all the same: git --git-dir={shell_quoted(git_path)} ckpt …"
+        hint = f"{override_hint}; to use the enclosing repository: cd {shell_quoted(parent_dir)}"
         raise RepositoryError(f"{message}: a branch may contain its settings", hint=hint)
 
 
@@ -336,13 +336,13 @@ def _read_git_file(path: str) -> str:
 
 
 def _hint_for_lost_git_dir(git_dir: str) -> str:
-    from gitckpt.model.arguments import shell_word
+    from gitckpt.model.arguments import shell_quoted
 
     common_path, name = os.path.split(os.path.dirname(git_dir))
     if name != "worktrees" or not os.path.isdir(common_path):
         return f"see whether this directory was moved: {git_dir}"
     top = os.path.dirname(common_path) if os.path.basename(common_path) == ".git" else common_path
-    git_command = f"git -C {shell_word(top)}"
+    git_command = f"git -C {shell_quoted(top)}"
     if os.path.isdir(git_dir):
         return f"see what is wrong: {git_command} ckpt verify"
     return f"make another worktree and copy your files there: {git_command} worktree add DIR"

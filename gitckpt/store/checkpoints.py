@@ -14,7 +14,7 @@ from gitckpt.git.objects.plumbing import open_objects
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository
 from gitckpt.model import codec, ids, times
-from gitckpt.model.arguments import require, require_text, strings
+from gitckpt.model.arguments import as_strings, require_text, require_type
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import CkptError, NotFoundError
 from gitckpt.model.values import replace
@@ -67,7 +67,7 @@ class Checkpoints:
         adapter: str = "auto",
         *,
         clock: Callable[[], int] = times.now,
-        new_id: Callable[[], str] = ids.new_id,
+        new_id: Callable[[], str] = ids.make_checkpoint_id,
         ahead: PrivateIndex | None = None,
         listener: error_log.Listener | None = None,
     ) -> None:
@@ -146,7 +146,7 @@ class Checkpoints:
         from gitckpt.store.snapshot import capture as snapshot
         from gitckpt.store.snapshot.limits import Limits
 
-        require("limits", limits, (Limits, NoneType), "a Limits")
+        require_type("limits", limits, (Limits, NoneType), "a Limits")
         commit = draft.read_head(self.repository, self.objects)[0]
         # An explicit capture has no timeout. A caller that must not wait passes its own limits.
         limits = limits or replace(self.rules.limits(), timeout=float("inf"))
@@ -272,7 +272,7 @@ class Checkpoints:
 
     def is_replaced(self, checkpoint_id: str) -> bool:
         """Return whether a fetch changed the ref of a checkpoint written in this clone."""
-        if not ids.is_id(checkpoint_id):
+        if not ids.is_checkpoint_id(checkpoint_id):
             return False
         oid = self.refs.read_ref(ref_names.CHECKPOINTS + checkpoint_id)
         local_entries = local_checkpoints.LocalCheckpoints.read(self.repository, [checkpoint_id])
@@ -286,7 +286,7 @@ class Checkpoints:
     def raw(self, checkpoint_id: str) -> bytes:
         require_text("id", checkpoint_id)
         ref = ref_names.CHECKPOINTS + checkpoint_id
-        ids.require_id(checkpoint_id)
+        ids.require_checkpoint_id(checkpoint_id)
         oid = self.refs.read_ref(ref)
         if oid is None:
             hint = "list the checkpoints: git ckpt list"
@@ -360,7 +360,7 @@ class Checkpoints:
         """Remove checkpoints, and the submodules' checkpoints that only these refer to."""
         from gitckpt.store import submodules
 
-        valid_ids = strings("checkpoint_ids", checkpoint_ids)
+        valid_ids = as_strings("checkpoint_ids", checkpoint_ids)
         with submodules.removal(self, valid_ids, listed):
             remover = self.remover()
             count = remover.remove(valid_ids, runs=runs, listed=listed, last=last, settled=settled)

@@ -302,7 +302,7 @@ def _last_line(data: bytes, checkpoint_id: str) -> bytes:
 
 def _parse_line(line: bytes) -> tuple[str, Written] | None:
     fields = os.fsdecode(line).split(" ", 3)
-    if len(fields) != 4 or not ids.is_id(fields[0]) or not ids.is_oid(fields[1]):
+    if len(fields) != 4 or not ids.is_checkpoint_id(fields[0]) or not ids.is_oid(fields[1]):
         return None
     return fields[0], (fields[1], fields[2], fields[3])
 

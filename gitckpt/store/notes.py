@@ -15,7 +15,7 @@ from gitckpt.git.files import private_dirs
 from gitckpt.git.files.refs_stat import read_loose_ref
 from gitckpt.git.refs import RefMoved, RefUpdate
 from gitckpt.model import ids
-from gitckpt.model.note import link_id, update_note
+from gitckpt.model.note import leading_id, update_note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,10 +99,10 @@ def write(
         return False
     from gitckpt.git.notes import GitNotes  # appending does not need it
 
-    linked_ids = {link_id(line) for lines in lines_by_commit.values() for line in lines}
+    linked_ids = {leading_id(line) for lines in lines_by_commit.values() for line in lines}
     existing_ids = _existing_ids(repository, refs, ids_to_remove | linked_ids)
     for commit, lines in lines_by_commit.items():
-        lines_by_commit[commit] = [line for line in lines if link_id(line) in existing_ids]
+        lines_by_commit[commit] = [line for line in lines if leading_id(line) in existing_ids]
     ids_to_remove -= existing_ids
 
     def edit_note(commit: str, lines: list[str]) -> list[str]:
@@ -115,7 +115,7 @@ def write(
         commits = {commit for commit, lines in lines_by_commit.items() if lines}
         # Git copies lines to rewritten commits, so any note may contain one that is removed.
         for commit, note in notes.read_all_notes() if ids_to_remove and tip else ():
-            if note and not ids_to_remove.isdisjoint(map(link_id, note)):
+            if note and not ids_to_remove.isdisjoint(map(leading_id, note)):
                 commits.add(commit)
         new_tip, new_objects = notes.edit_notes(tip, list(commits), edit_note, instant)
         prepared(new_objects)
@@ -175,10 +175,12 @@ def _parse_queue(data: bytes) -> tuple[Lines, set[str]]:
     removed_ids: set[str] = set()
     for entry in data.decode("utf-8", "surrogateescape").split("\n"):
         commit, _, line = entry.partition(" ")
-        id_, stamp = link_id(line), line.rpartition(" ")[2]
-        if not line and ids.is_id(commit):
+        id_, stamp = leading_id(line), line.rpartition(" ")[2]
+        if not line and ids.is_checkpoint_id(commit):
             removed_ids.add(commit)
-        elif ids.is_oid(commit) and ids.is_id(id_) and _is_stamp(stamp):  # else cut off by a kill
+        elif (
+            ids.is_oid(commit) and ids.is_checkpoint_id(id_) and _is_stamp(stamp)
+        ):  # else cut off by a kill
             links.setdefault(commit, {})[id_] = line
     return {commit: [*lines.values()] for commit, lines in links.items()}, removed_ids
 

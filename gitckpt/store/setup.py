@@ -6,7 +6,7 @@ import os
 
 from gitckpt.git import config
 from gitckpt.git.command import require_git_version
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import Finding
 from gitckpt.store import local_checkpoints, notes
 from gitckpt.store.config import settings
@@ -41,7 +41,7 @@ def inspect(repository: Repository) -> list[Finding]:
 
 
 def _inspect_remote(name: str, values: dict[str, list[str]]) -> Iterator[tuple[str, str, str]]:
-    push_key, fetch_key, mirror_key = (shell_word(f"remote.{name}.{kind}") for kind in _KINDS)
+    push_key, fetch_key, mirror_key = (shell_quoted(f"remote.{name}.{kind}") for kind in _KINDS)
     push_heads, push_tags = (
         f"git config --add {push_key} '+refs/{kind}/*:refs/{kind}/*'" for kind in _PUSHED
     )
@@ -59,7 +59,7 @@ def _inspect_remote(name: str, values: dict[str, list[str]]) -> Iterator[tuple[s
     if _matches_own_refs(values.get("fetch", ()), 1):
         sentence = "fetches over refs of gitckpt: git fetch replaces checkpoints, "
         sentence += "and with --prune deletes refs that the remote lacks"
-        refspec = shell_word(f"+refs/heads/*:refs/remotes/{name}/*")
+        refspec = shell_quoted(f"+refs/heads/*:refs/remotes/{name}/*")
         yield "fetch", sentence, f"git config --replace-all {fetch_key} {refspec}"
 
 

@@ -11,7 +11,13 @@ from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError, find_fetch_hint
 from gitckpt.git.repository import open_repository
 from gitckpt.model import arguments, ids
-from gitckpt.model.arguments import require, require_callable, require_path, require_text, strings
+from gitckpt.model.arguments import (
+    as_strings,
+    require_callable,
+    require_path,
+    require_text,
+    require_type,
+)
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import BusyError, NotFoundError, UsageError, WorktreeError
 from gitckpt.store.checkpoints import Checkpoints
@@ -74,7 +80,7 @@ class Store:
         """
         require_path("path", path, as_text=True)
         require_text("adapter", adapter)
-        require("listener", listener, (Listener, NoneType), "a Listener")
+        require_type("listener", listener, (Listener, NoneType), "a Listener")
         path_text = os.fspath(path)
         # Otherwise a program started by a hook would open the repository of the hook.
         is_current = not os.path.exists(path_text) or os.path.samefile(path_text, os.curdir)
@@ -221,7 +227,7 @@ class Store:
         """Map paths of worktrees to the ids of the checkpoints that they were made from."""
         from gitckpt.store.worktrees import ownership
 
-        valid_ids = strings("checkpoint_ids", checkpoint_ids)
+        valid_ids = as_strings("checkpoint_ids", checkpoint_ids)
         return dict(ownership.made_from(self._checkpoints.repository, valid_ids))
 
     def rewritten(self) -> Sequence[CheckpointInfo]:
@@ -233,8 +239,8 @@ class Store:
 
         Raises NotFoundError before any change, or BusyError after some checkpoints were removed.
         """
-        for checkpoint_id in strings("checkpoint_ids", checkpoint_ids):
-            ids.require_id(checkpoint_id)
+        for checkpoint_id in as_strings("checkpoint_ids", checkpoint_ids):
+            ids.require_checkpoint_id(checkpoint_id)
         return self._checkpoints.remove(checkpoint_ids)
 
     def _guard(self, details: draft.Details) -> Guard | None:
@@ -284,7 +290,7 @@ class Store:
         """Map ids of runs and checkpoints to the other worktrees that they were made in."""
         from gitckpt.store.runs import summary
 
-        return summary.find_made_elsewhere(self._checkpoints, strings("names", names))
+        return summary.find_made_elsewhere(self._checkpoints, as_strings("names", names))
 
     def history(self, run: str) -> History:
         """Return a run's history, phase by phase; raise NotFoundError without such a run."""
@@ -454,7 +460,7 @@ class Store:
             cwd = ["-C", os.getcwd()] if repository.worktree else []
         except FileNotFoundError:  # deleted: paths are relative to the top
             cwd = []
-        options = arguments.as_words("options", options)
+        options = arguments.as_command_words("options", options)
         command = [*cwd, "diff", "--no-color", *options, old, new, "--", *map(os.fsdecode, paths)]
         try:
             return repository.git.run(*command).out
@@ -498,7 +504,9 @@ class Store:
         """List the values that differ between the states of two checkpoints."""
         from gitckpt.model import jsonable
 
-        return jsonable.compare(dict(self._resolve(before).state), dict(self._resolve(after).state))
+        return jsonable.compare_states(
+            dict(self._resolve(before).state), dict(self._resolve(after).state)
+        )
 
     def _resolve(self, checkpoint: Checkpoint | str) -> Checkpoint:
         if isinstance(checkpoint, Checkpoint):
@@ -522,7 +530,7 @@ class Store:
         from gitckpt.model.policy import Policy
         from gitckpt.store.retention import expiry, maintenance
 
-        require("policy", policy, (Policy, NoneType), "a Policy")
+        require_type("policy", policy, (Policy, NoneType), "a Policy")
         require_callable("progress", progress)
         store = self._checkpoints
         result = expiry.expire(store, policy or self.policy(), dry_run=dry_run, progress=progress)
@@ -553,7 +561,7 @@ class Store:
         """Let `gitckpt.toml` weaken these defaults in this clone, until the file changes."""
         from gitckpt.store.config import settings
 
-        require("loosened", loosened, settings.Loosening, "what Store.loosened returned")
+        require_type("loosened", loosened, settings.Loosening, "what Store.loosened returned")
         settings.record_approval(self._checkpoints.repository, [loosened.digest])
 
     def disallow(self) -> bool:
@@ -583,7 +591,7 @@ class Store:
         if repair:
             with contextlib.suppress(BusyError):  # queued notes are not an error
                 self._checkpoints.write_links()
-        only = None if only is None else strings("only", only)
+        only = None if only is None else as_strings("only", only)
         return verification.verify(
             self._checkpoints, repair=repair, contents=contents, only=only, progress=progress
         )
@@ -650,10 +658,10 @@ def _encode_paths(paths: Sequence[_Path]) -> list[bytes]:
 def _require_entries(entries: Sequence[CheckpointInfo]) -> Sequence[CheckpointInfo]:
     from gitckpt.store.records.entry import CheckpointInfo
 
-    require("entries", entries, Iterable, "a list of entries")
+    require_type("entries", entries, Iterable, "a list of entries")
     return arguments.as_tuple("entries", entries, CheckpointInfo, "a CheckpointInfo")
 
 
 def inside(store: Store) -> Checkpoints:
-    require("store", store, Store, "a Store")
+    require_type("store", store, Store, "a Store")
     return store._checkpoints  # noqa: SLF001 - the only access to it

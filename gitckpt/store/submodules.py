@@ -13,10 +13,10 @@ from functools import partial
 
 from gitckpt.git.worktree import modules
 from gitckpt.model import budget, codec, times
-from gitckpt.model.arguments import quote_path, shell_word
+from gitckpt.model.arguments import quote_path, shell_quoted
 from gitckpt.model.checkpoint import CLEAN, SUBMODULE, Checkpoint, Submodule, Worktree
 from gitckpt.model.errors import CkptError
-from gitckpt.model.skip_invalid import read_safely
+from gitckpt.model.skip_invalid import read_or_raise_invalid
 from gitckpt.model.values import replace
 from gitckpt.store import error_log, local_checkpoints
 from gitckpt.store.records import ref_names
@@ -190,14 +190,14 @@ def named_by(entries: Iterable[CheckpointInfo]) -> dict[str, bytes]:
 
 
 def init_command(path: bytes) -> str:
-    return f"git submodule update --init --recursive -- {shell_word(os.fsdecode(path))}"
+    return f"git submodule update --init --recursive -- {shell_quoted(os.fsdecode(path))}"
 
 
 def fetch_hint(path: bytes, checkpoint_id: str) -> str:
     refs = (ref_names.CHECKPOINTS + checkpoint_id, f"refs/ckpt/*/{checkpoint_id}", "refs/keep/*")
     refspecs = " ".join(f"'{ref}:{ref}'" for ref in refs)
     # Without a checkout, `git -C` would fetch the refs into the superproject; `--git-dir` fails.
-    git_dir = shell_word(os.path.join(os.fsdecode(path), ".git"))
+    git_dir = shell_quoted(os.path.join(os.fsdecode(path), ".git"))
     fetch_command = f"git --git-dir={git_dir} fetch --no-tags --no-prune CLONE {refspecs}"
     return f"fetch the checkpoint from the CLONE that captured it: {fetch_command}"
 
@@ -241,7 +241,9 @@ def removal(
     """
     try:
         query = Query(ids=list(checkpoint_ids))
-        list_removed = partial(read_safely, ref_names.CHECKPOINTS, lambda: store.list(query))
+        list_removed = partial(
+            read_or_raise_invalid, ref_names.CHECKPOINTS, lambda: store.list(query)
+        )
         paths_by_id = named_by(list_removed() if listed is None else listed.values())
     except CkptError:
         paths_by_id = {}  # a checkpoint to remove may make listing fail; expiry finds the rest

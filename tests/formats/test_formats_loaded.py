@@ -139,7 +139,7 @@ def test_forge_loads_a_run_that_was_born_here(
 ) -> None:
     phase = STEPS[min(done, 5)]
     label = "run-complete" if done == 6 else f"{phase}-{how}"
-    written = forge.write(
+    written = forge.write_run(
         checkpoint(
             run="20261124-120000-x",
             sequence=9,
@@ -187,7 +187,7 @@ FINDINGS = st.builds(
     )
 )
 def test_quasar_loads_a_review_of_ours(state: CycleState) -> None:
-    found = require_quasar(quasar.write(checkpoint(state={"review": state.to_state()}), []))
+    found = require_quasar(quasar.write_review(checkpoint(state={"review": state.to_state()}), []))
     assert (found["cycle"], found["task_title"]) == (state.cycle, state.task_title)
 
 
@@ -226,5 +226,5 @@ def test_it_holds_for_what_a_track_of_theirs_became(imports: Imports) -> None:
             "loop_state": {"current_step": "PLAN", "step_status": "NOT_STARTED", "checkpoints": {}},
         }
     )
-    assert json.loads(superpowers.write(made, []))["own"] == [1]
-    require_superpowers(superpowers.write(made, []))
+    assert json.loads(superpowers.write_track(made, []))["own"] == [1]
+    require_superpowers(superpowers.write_track(made, []))

@@ -61,7 +61,7 @@ def test_a_bug_in_the_hook_leaves_its_words_out_of_the_log(
         raise ZeroDivisionError(words)
 
     monkeypatch.chdir(main_checkout.path)
-    monkeypatch.setattr(hook, "_record", fall)
+    monkeypatch.setattr(hook, "_record_commit", fall)
     assert hook.main(["post-commit"]) == 0
     said = read(main_checkout)
     assert "ZeroDivisionError" in said

@@ -266,7 +266,7 @@ def test_a_worktree_that_git_was_killed_at_making_is_forgotten(main_checkout: Ch
     git does not list such a directory as a worktree, and does not prune it.
     """
     place = main_checkout.path / ".git/worktrees"
-    ours = f"gitckpt {ids.new_id()}"
+    ours = f"gitckpt {ids.make_checkpoint_id()}"
     for name, reason in (
         ("ours", ours),
         ("young", ours),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gitckpt.store.store import Store
 
 
-@options.usage("""
+@options.declare_parameters("""
 -m, --message TEXT  One line about the checkpoint, at most 1,000 characters.
 --phase NAME[-STATUS]  The label.  [default: manual, status: complete]
 --state FILE  A state to save: JSON, or TOML from *.toml; - reads JSON from standard input.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 --track NAME  Extend the open run about NAME; start one if no such run exists.
 --no-worktree  Record only the commit and the state, not the files.
 """)
-def save(
+def save_checkpoint(
     message: str | None = None,
     phase: str = "manual",
     state: str | None = None,
@@ -40,13 +40,13 @@ def save(
     """Record a checkpoint of files, state and commit; print the checkpoint's id."""
     from gitckpt.model import phase as phases
 
-    label = phases.to_label(phase)
+    label = phases.to_phase_label(phase)
     data = _read_state(state) if state is not None else None
     line = message.strip() if message is not None else None
     if line and len(line.splitlines()) == 1:  # several lines are refused later
         line = " ".join(line.split())
     agent = " ".join(agent.split()) if agent is not None else None
-    options.refuse(agent == "", "--agent is empty", "name the agent: git ckpt save --agent NAME")
+    options.refuse_if(agent == "", "--agent is empty", "name the agent: git ckpt save --agent NAME")
     options.refuse_run_and_track(run, track)
     with open_store(to_capture=not no_worktree) as store:
         from gitckpt import hook  # while git scans the files
@@ -56,14 +56,14 @@ def save(
         run_options = _choose_run(store, run, track)
         if track is not None and data is not None:
             data = {"track_id": track, **data}
-        with terminal.waiting("capturing the files"):
+        with terminal.show_waiting("capturing the files"):
             checkpoint = record(label, data, message=line, agent=agent, errors=error, **run_options)
         terminal.out(checkpoint.id)
         if data == {}:
             terminal.warn("the saved state is empty")
         terminal.remark(f"saved {label} with {_describe_contents(checkpoint)}")
         # Last, when the output is complete.
-        hook.maintain_if_due(inside(store).repository, lambda: _settle_removals(inside(store)))
+        hook.maintain_if_due(inside(store).repository, lambda: _keep_removed_commits(inside(store)))
 
 
 def _describe_contents(checkpoint: Checkpoint) -> str:
@@ -81,7 +81,7 @@ def _describe_contents(checkpoint: Checkpoint) -> str:
     return f"{contents} on {commit_text}"
 
 
-def _settle_removals(store: Checkpoints) -> None:
+def _keep_removed_commits(store: Checkpoints) -> None:
     # Maintenance does the same later, and records the outcome.
     try:
         store.remover().update_keep_refs()

@@ -21,7 +21,7 @@ from gitckpt.durable.run import attempts
 from gitckpt.durable.run.attempts import PhaseBlocked, PhaseFailed, PhaseResult
 from gitckpt.durable.run.run import Run, session_of
 from gitckpt.git.repository import Repository
-from gitckpt.model.arguments import join_first, require, require_callable, shell_word
+from gitckpt.model.arguments import join_first, require_callable, require_type, shell_quoted
 from gitckpt.model.checkpoint import Attempt, Checkpoint
 from gitckpt.model.document import shorten_message
 from gitckpt.model.errors import CkptError, UsageError
@@ -343,14 +343,14 @@ def make_hint(error: PhaseFailed, run: Run) -> str:
     if isinstance(error, attempts.DeadlineReached):
         return f"to give it more time: {resume} --timeout 1h"
     if isinstance(error, PhaseBlocked) and run.last_attempt is not None:
-        return f"solve the problem, then: {resume} --from {shell_word(run.last_attempt.phase)}"
+        return f"solve the problem, then: {resume} --from {shell_quoted(run.last_attempt.phase)}"
     if isinstance(error, attempts.Cancelled):
         return f"to continue: {resume}"
     return f"see more: git ckpt status {run.id}; to continue: {resume}"
 
 
 def require_observer(observer: Observer | None) -> Observer:
-    require("observer", observer, (Observer, NoneType), "an Observer")
+    require_type("observer", observer, (Observer, NoneType), "an Observer")
     for name in vars(Observer) if observer is not None else ():
         if not name.startswith("_"):
             require_callable(f"observer.{name}", getattr(observer, name))
@@ -445,7 +445,7 @@ class Driver:
 
         last = session.last_attempt
         if last is not None and last.phase == phase.name and last.ended == attempts.BLOCKED:
-            retry_command = f"git ckpt resume {session.id} --from {shell_word(phase.name)}"
+            retry_command = f"git ckpt resume {session.id} --from {shell_quoted(phase.name)}"
             hint = f"see why: git ckpt status {session.id}; then: {retry_command}"
             raise PhaseBlocked(f"phase {phase.name!r} of run {session.id} is blocked", hint=hint)
         watchdog.prepare()  # starts the watchdog while the start of the phase is recorded

@@ -162,7 +162,7 @@ class Pipelines:
         try:
             if target is not None:
                 opened_run.rewind(target)
-            elif (interrupted_id := runstate.rewind_target(newest)) is not None:
+            elif (interrupted_id := runstate.interrupted_rewind_target(newest)) is not None:
                 undone = f"an interrupted rewind to {interrupted_id[: ids.SHORT]} was undone"
                 retry_command = f"git ckpt resume {interrupted_id} --rewind"
                 self._observer.warn(f"{undone}; to repeat the rewind: {retry_command}")

@@ -308,7 +308,7 @@ def wait_for_rate_limit(run: Session, state: MutableMapping[str, Any], show: Sho
     retry_text = state.get(RETRY_AT)
     # An imported file or a command can store any value here; ignore a value that is not a time.
     try:
-        retry_time = times.from_text(retry_text) if isinstance(retry_text, str) else 0
+        retry_time = times.parse_timestamp(retry_text) if isinstance(retry_text, str) else 0
     except ValueError:
         retry_time = 0
     seconds = (retry_time - run.store.clock()) / times.MICRO

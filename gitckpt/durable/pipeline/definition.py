@@ -14,7 +14,7 @@ from gitckpt.durable.run.attempts import ON_RESUME, Retries
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import phase as phase_labels
-from gitckpt.model.arguments import closest, normalize_name, require_text
+from gitckpt.model.arguments import closest_word, normalize_name, require_text
 from gitckpt.model.errors import NotFoundError, UsageError
 from gitckpt.model.values import dataclass, field
 from gitckpt.store.config.file import ConfigFile, Table, read_file, text_of
@@ -89,7 +89,7 @@ class PipelineDefinition:
         if normalize_name(text) in phases_by_name:
             return phases_by_name[normalize_name(text)]
         hint = f"phases: {', '.join(phase.name for phase in self.phases)}"
-        closest_name = closest(normalize_name(text), phases_by_name)
+        closest_name = closest_word(normalize_name(text), phases_by_name)
         if closest_name:
             hint = f"did you mean {phases_by_name[closest_name].name}? {hint}"
         raise UsageError(f"the pipeline {self.name} has no phase {text!r}", hint=hint)
@@ -154,7 +154,7 @@ def parse_autonomy(text: str) -> str:
     mode = text.strip().lower()
     mode = FULLY_AUTONOMOUS if mode == "autonomous" else mode
     if mode not in _AUTONOMIES:
-        guess = closest(mode, _AUTONOMIES)
+        guess = closest_word(mode, _AUTONOMIES)
         hint = f"did you mean {guess}?" if guess else f"choose from {', '.join(_AUTONOMIES)}"
         raise UsageError(f"{text!r} is not a mode of autonomy", hint=hint)
     return mode
@@ -232,7 +232,7 @@ def _parse_phase(table: Table, known_steps: KnownSteps, inputs: Collection[str])
         group=table.text("group", one_line=True),
         needs=table.names("needs"),
         on_resume=table.choice("on_resume", ON_RESUME, _DEFAULT_PHASE.on_resume),
-        must_change=table.flag("must_change", default=_DEFAULT_PHASE.must_change),
+        must_change=table.read_flag("must_change", default=_DEFAULT_PHASE.must_change),
         aliases=table.names("aliases"),
         skip_with=table.members("skip_with", inputs, "input"),
         options=_parse_options(table, step, known_steps),
@@ -246,7 +246,7 @@ def _parse_command(table: Table, known_steps: KnownSteps) -> tuple[str | None, s
         table.complain(f"{table.label} has no command", hint='add run = "COMMAND"')
     command, step = table.text("run"), table.text("use")
     if step is not None and step not in known_steps:
-        guess = closest(step, known_steps)
+        guess = closest_word(step, known_steps)
         hint = f"did you mean {guess!r}?" if guess else f"steps: {', '.join(sorted(known_steps))}"
         table.complain(f"use in {table.label} names an unknown step: {step!r}", "use", hint=hint)
     return command, step
@@ -360,7 +360,7 @@ def read_pipeline(path: str, name: str, known_steps: KnownSteps) -> PipelineDefi
         return read_preset(name, known_steps)
     presets = [preset for preset in PRESETS if preset not in definitions]
     names = [*definitions, *(f"{preset} (preset)" for preset in presets)]
-    guess = closest(name, [*definitions, *presets])
+    guess = closest_word(name, [*definitions, *presets])
     suggestion = f"did you mean {guess}? " if guess else ""
     hint = f"{suggestion}pipelines: {', '.join(names)}; define others in {os.path.basename(path)}"
     raise NotFoundError(f"there is no pipeline {name!r}", hint=hint)

@@ -22,7 +22,13 @@ from gitckpt.git.process import LOCAL_VARIABLES
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import times
-from gitckpt.model.arguments import as_mapping, join_first, require, require_number, require_text
+from gitckpt.model.arguments import (
+    as_mapping,
+    join_first,
+    require_number,
+    require_text,
+    require_type,
+)
 from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, field, replace
@@ -349,8 +355,8 @@ def require_options(options: Mapping[str, object], names: Collection[str]) -> No
     require_number("timeout", options.get("timeout"), may_be_none=True)
     if options.get("timeout") == 0:
         raise UsageError("timeout: must be more than 0", hint="write a duration such as 30m")
-    require("rewind", options.get("rewind"), (Checkpoint, NoneType), "a Checkpoint")
-    require("inputs", options.get("inputs", {}), Mapping, "a map of names to values")
+    require_type("rewind", options.get("rewind"), (Checkpoint, NoneType), "a Checkpoint")
+    require_type("inputs", options.get("inputs", {}), Mapping, "a map of names to values")
 
 
 def _require_inputs(definition: PipelineDefinition, texts: Texts) -> None:

@@ -18,7 +18,13 @@ from gitckpt.durable.run.writer import Writer, append_log
 from gitckpt.git.repository import Repository
 from gitckpt.model import arguments, runstate, times
 from gitckpt.model import phase as phase_labels
-from gitckpt.model.arguments import closest, normalize_name, require, require_number, shell_word
+from gitckpt.model.arguments import (
+    closest_word,
+    normalize_name,
+    require_number,
+    require_type,
+    shell_quoted,
+)
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline
 from gitckpt.model.errors import CkptError, StateError, UsageError
 from gitckpt.model.times import MICRO
@@ -247,7 +253,7 @@ def require_phase_name(name: str) -> None:
         not isinstance(name, str)
         or not name.strip()
         or not name.isprintable()
-        or phase_labels.split(name)[1] in phase_labels.STATUSES
+        or phase_labels.split_label(name)[1] in phase_labels.STATUSES
         or name in phase_labels.NOT_PHASES
     ):
         hint = "use printable text that does not end in a status such as -failed"
@@ -259,7 +265,7 @@ def find_phase(text: str, names: Sequence[str], run: str) -> str:
     folded_names = {normalize_name(name): name for name in reversed(names)}
     if text in names or normalize_name(text) in folded_names:
         return text if text in names else folded_names[normalize_name(text)]
-    closest_name = closest(normalize_name(text), folded_names)
+    closest_name = closest_word(normalize_name(text), folded_names)
     hint = f"the phases: {', '.join(names)}" if names else "the run has no phases; omit --from"
     hint = f"did you mean {folded_names[closest_name]}? T{hint[1:]}" if closest_name else hint
     raise UsageError(f"run {run} has no phase {text!r}", hint=hint)
@@ -340,7 +346,7 @@ class Retries:
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 <= value <= maximum:
                 expected_text = "a number from 0 " + ("on" if maximum > 1 else "to 1")
-                raise arguments.refusal(name, value, expected_text)
+                raise arguments.wrong_value_error(name, value, expected_text)
         object.__setattr__(self, "on", arguments.as_tuple("on", self.on, int, "an exit code"))
 
     @property
@@ -382,14 +388,18 @@ class PhaseOptions:
 
     def __post_init__(self) -> None:
         # Check now: after a failed phase, an error here would prevent the record of the failure.
-        require("retries", self.retries, Retries, "a Retries")
+        require_type("retries", self.retries, Retries, "a Retries")
         for error_type in self.retry_on if isinstance(self.retry_on, tuple) else (self.retry_on,):
             if not (isinstance(error_type, type) and issubclass(error_type, BaseException)):
-                raise arguments.refusal("retry_on", self.retry_on, "a tuple of exceptions")
+                raise arguments.wrong_value_error(
+                    "retry_on", self.retry_on, "a tuple of exceptions"
+                )
         require_number("autosave", self.autosave)
         require_number("max_recoveries", self.max_recoveries)
         if self.on_resume not in ON_RESUME:
-            raise arguments.refusal("on_resume", self.on_resume, " or ".join(map(repr, ON_RESUME)))
+            raise arguments.wrong_value_error(
+                "on_resume", self.on_resume, " or ".join(map(repr, ON_RESUME))
+            )
 
 
 USUAL = PhaseOptions()
@@ -518,7 +528,9 @@ class Session:
         self._current: CurrentAttempt | None = None
         self._renewer = contextlib.ExitStack()
         self._renewer.enter_context(renew_in_thread(self.hold, self.store.repository))
-        if runstate.rewind_target(newest) is not None:  # the last driver was killed in a rewind
+        if (
+            runstate.interrupted_rewind_target(newest) is not None
+        ):  # the last driver was killed in a rewind
             self.writer.go_back(newest)
 
     @property
@@ -549,7 +561,7 @@ class Session:
             raise DeadlineReached(f"run {self.id} reached its deadline, {self.pipeline.deadline}")
 
     def wait(self, seconds: float) -> None:
-        require("seconds", seconds, (int, float), "a number of seconds")
+        require_type("seconds", seconds, (int, float), "a number of seconds")
         end_time = self.store.clock() + seconds * MICRO
         # Use the store's clock: other clocks stop while the machine sleeps. Limit the wait by
         # `seconds`, as that clock may be set back.
@@ -563,7 +575,7 @@ class Session:
         deadline = self.pipeline.deadline
         if deadline is None:
             return None
-        return (times.from_text(deadline) - self.store.clock()) / MICRO
+        return (times.parse_timestamp(deadline) - self.store.clock()) / MICRO
 
     def has_changed_files(self, attempt: Attempt) -> bool:
         return self.attempts.has_changed_since(attempt.began or self.writer.newest.id)
@@ -650,12 +662,12 @@ class Session:
         message = f"phase {phase!r} crashed {attempt.recoveries} times for unknown reasons; {limit}"
         self.last_attempt = replace(attempt, number=attempt.number - 1, ended=BLOCKED)
         self.record_attempt("blocked", capture=True, errors=[message])
-        redo_command = f"git ckpt resume {self.id} --from {shell_word(phase)}"
+        redo_command = f"git ckpt resume {self.id} --from {shell_quoted(phase)}"
         raise PhaseBlocked(message, hint=f"find the cause, then: {redo_command}")
 
     def _wait_for_retry(self, conduct: PhaseOptions) -> None:
         last_attempt = self.last_attempt
         if last_attempt is not None and last_attempt.retry_at is not None:
             # Limit the wait: the clock may have been ahead when `retry_at` was recorded.
-            wait_microseconds = times.from_text(last_attempt.retry_at) - self.store.clock()
+            wait_microseconds = times.parse_timestamp(last_attempt.retry_at) - self.store.clock()
             self.wait(min(wait_microseconds, conduct.retries.longest_wait) / MICRO)

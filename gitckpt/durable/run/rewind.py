@@ -14,7 +14,7 @@ from gitckpt.git.process import GitError
 from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.checkpoint import PHASE, SAFETY, Checkpoint
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store import local_checkpoints
@@ -103,7 +103,7 @@ def _add_advice(store: Checkpoints, newest: Checkpoint, error: WorktreeError) ->
     ownership.forget_behind(store.repository)
     hint = f"to continue without the submodule: git ckpt resume {newest.run}"
     if advice:
-        path = shell_word(str(store.repository.worktree))
+        path = shell_quoted(str(store.repository.worktree))
         hint = f"{advice}; then git ckpt restore {_short_id(newest.id)} in {path}; then, or {hint}"
     return error.but(hint=hint)
 

@@ -20,9 +20,9 @@ from gitckpt.durable.run.opener import OpenOptions, find_or_begin, reopen_run, r
 from gitckpt.model.arguments import (
     as_mapping,
     async_error,
-    require,
     require_callable,
     require_text,
+    require_type,
 )
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Progress
 from gitckpt.model.document import shorten_message
@@ -183,7 +183,7 @@ class Run:
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        require("state", state, dict, "a dict of names to values")
+        require_type("state", state, dict, "a dict of names to values")
         with self._take_turn():
             self._session.state = state
 
@@ -232,7 +232,7 @@ class Run:
 
         with self._take_turn():
             require_callable("work", work)
-            require("conduct", conduct, PhaseOptions, "a PhaseOptions")
+            require_type("conduct", conduct, PhaseOptions, "a PhaseOptions")
             input_values = as_mapping("inputs", inputs)
             input_digests = attempts.digest_inputs(input_values)
             return self._session.perform(name, action, inputs=input_digests, conduct=conduct)

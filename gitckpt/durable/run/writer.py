@@ -15,10 +15,10 @@ from gitckpt.git.command import NO_HOOKS
 from gitckpt.git.lock import FileLock
 from gitckpt.git.repository import Repository
 from gitckpt.model import toml
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline, Progress
 from gitckpt.model.errors import BusyError, CkptError, NotFoundError, StateError, UsageError
-from gitckpt.model.phase import REWOUND, completed_after
+from gitckpt.model.phase import REWOUND, completed_phases_after
 from gitckpt.model.values import replace
 from gitckpt.store import error_log
 from gitckpt.store.checkpoints import Checkpoints
@@ -218,7 +218,7 @@ class Writer:
             attempt = trust.read(self._store, self._run, checkpoint_id).attempt
         except NotFoundError:
             message = f"the checkpoint with the result of phase {phase!r} is gone: {checkpoint_id}"
-            hint = f"repeat the phase: git ckpt resume {self._run} --from {shell_word(phase)}"
+            hint = f"repeat the phase: git ckpt resume {self._run} --from {shell_quoted(phase)}"
             raise NotFoundError(message, hint=hint) from None
         return attempt if attempt is not None and attempt.phase == phase else None
 
@@ -226,7 +226,7 @@ class Writer:
         pipeline = details.get("pipeline")
         if (details.get("rewound_to") or label == REWOUND) and pipeline is not None:
             self.completed = dict(pipeline.completed)
-        self.completed = completed_after(self.completed, label, "")
+        self.completed = completed_phases_after(self.completed, label, "")
 
     def _can_record_pair(self) -> bool:
         if len(self._pending) < 2 or self._pending[1].capture:

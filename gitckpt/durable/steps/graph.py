@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gitckpt.model.arguments import closest, normalize_name
+from gitckpt.model.arguments import closest_word, normalize_name
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, field
 
@@ -62,7 +62,7 @@ class Graph:
             return step
         step_names = [step.name for step in self.steps]
         names_by_key = {normalize_name(name): name for name in (*step_names, *self.aliases)}
-        close_key = closest(normalize_name(text), names_by_key)
+        close_key = closest_word(normalize_name(text), names_by_key)
         hint = f"the steps: {', '.join(step_names)}"
         if close_key:
             hint = f"did you mean {names_by_key[close_key]}? The steps: {', '.join(step_names)}"

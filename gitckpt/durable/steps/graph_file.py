@@ -15,7 +15,7 @@ from gitckpt.git.files.private_dirs import PRIVATE
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model import jsonable, phase
-from gitckpt.model.arguments import closest, normalize_name
+from gitckpt.model.arguments import closest_word, normalize_name
 from gitckpt.model.errors import CkptError, NotFoundError
 from gitckpt.model.values import replace
 from gitckpt.store.config import settings
@@ -123,7 +123,7 @@ def _find_graph(name: str, text: str, path: str) -> Graph:
     if name == SUPERPOWERS:
         return read_preset()
     names = list(dict.fromkeys((*graphs, SUPERPOWERS)))
-    similar_name = closest(name, names)
+    similar_name = closest_word(name, names)
     hint = f"there are: {', '.join(names)}; define others in {os.path.basename(path)}"
     if similar_name:
         hint = f"did you mean {similar_name}?"
@@ -185,7 +185,7 @@ def _parse_step(table: Table, names: Sequence[str], following: str) -> StepDefin
     for edge_key in ("on_pass", "on_fail"):
         target = table.text(edge_key)
         if target is not None and target not in target_names:
-            close = closest(target, target_names)
+            close = closest_word(target, target_names)
             hint = f"did you mean {close}?" if close else f"there are: {', '.join(target_names)}"
             problem = f"{edge_key} of {table.label} names {target!r}, which is not a step"
             table.complain(problem, edge_key, hint=hint)
@@ -194,10 +194,10 @@ def _parse_step(table: Table, names: Sequence[str], following: str) -> StepDefin
         on_pass=table.text("on_pass") or following,
         on_fail=table.text("on_fail"),
         agent=table.text("agent", one_line=True),
-        optional=table.flag("optional", default=False),
+        optional=table.read_flag("optional", default=False),
         only_if=table.text("only_if", one_line=True),
-        has_tasks=table.flag("tasks", default=False),
-        counts_cycles=table.flag("fix_cycle", default=False),
+        has_tasks=table.read_flag("tasks", default=False),
+        counts_cycles=table.read_flag("fix_cycle", default=False),
         version_key=table.text("version_key", one_line=True),
     )
 

@@ -14,7 +14,7 @@ from gitckpt.git.lock import FileLock
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model import codec, ids, phase, times
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.checkpoint import STEP, Checkpoint, Progress
 from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.model.values import dataclass, replace
@@ -72,7 +72,7 @@ def find_target(
 def read_newest(store: Checkpoints, target: ReportTarget) -> Checkpoint:
     if target.run is not None:
         return store.heads.move_up_and_read(target.run)
-    hint = f"start one: git ckpt step start STEP --track {shell_word(str(target.track))}"
+    hint = f"start one: git ckpt step start STEP --track {shell_quoted(str(target.track))}"
     raise NotFoundError(f"no run has the track {target.track}", hint=hint)
 
 
@@ -135,7 +135,7 @@ def report(
 def _find_recorded(
     store: Checkpoints, target: ReportTarget, step_report: StepReport, checkpoint_id: str
 ) -> Reported | None:
-    if not ids.is_id(checkpoint_id):
+    if not ids.is_checkpoint_id(checkpoint_id):
         raise UsageError(f"{checkpoint_id!r:.60} is not a UUIDv4", hint="run: uuidgen --random")
     if store.refs.read_ref(ref_names.CHECKPOINTS + checkpoint_id) is None:
         return None
@@ -295,7 +295,7 @@ def read_history(store: Checkpoints, run: str) -> list[StepEvent]:
         if object_data is None:
             continue
         checkpoint = codec.decode_header(object_data[1], ref_names.CHECKPOINTS + entry.id)
-        step, status = phase.split(checkpoint.label)
+        step, status = phase.split_label(checkpoint.label)
         fields: dict[str, Any] = {name: getattr(checkpoint, name) for name in shared_fields}
         fields |= {"checkpoint": checkpoint.id, "sequence": checkpoint.sequence or 0}
         has_files = checkpoint.worktree is not None

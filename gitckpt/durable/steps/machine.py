@@ -14,7 +14,7 @@ from gitckpt.durable.steps import report as records
 from gitckpt.durable.steps.graph import COMPLETE, END, Graph, StepDefinition
 from gitckpt.durable.steps.report import PlanTask, StateTable, StepReport
 from gitckpt.git.files import regular
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.model.values import dataclass
 
@@ -136,11 +136,11 @@ def _check_order(
         raise make_blocked_error(current)
     if is_current or is_late_report:
         return is_current
-    reset_command = f"git ckpt step reset {shell_word(step.name)}"
+    reset_command = f"git ckpt step reset {shell_quoted(step.name)}"
     if current.step == COMPLETE:
         hint = f"to repeat the step: {reset_command}; to only record the report: --force"
         raise OutOfOrder(f"the run is complete, so not at {step.name}", hint=hint)
-    hint = f"next is: git ckpt step start {shell_word(current.step)}"
+    hint = f"next is: git ckpt step start {shell_quoted(current.step)}"
     hint += f"; to go back or ahead: {reset_command}, or --force"
     raise OutOfOrder(
         f"the run is at {current.step} ({current.status}), not at {step.name}", hint=hint
@@ -153,7 +153,7 @@ def _is_running(record: StateTable) -> bool:
 
 def make_blocked_error(current: StepPosition) -> StepsBlocked:
     reasons = f": {'; '.join(current.reasons)}" if current.reasons else ""
-    hint = f"resolve the blocker, then: git ckpt step reset {shell_word(current.step)}"
+    hint = f"resolve the blocker, then: git ckpt step reset {shell_quoted(current.step)}"
     return StepsBlocked(f"the run is blocked at {current.step}{reasons}", hint=hint)
 
 
@@ -174,7 +174,7 @@ class _StateUpdate:
         if not _is_running(record) or report.action == records.START:
             if self._is_over_limit() and not report.force:
                 hint = "look for a circle of steps: git ckpt step show --history"
-                hint += f"; then: git ckpt step reset {shell_word(step.name)}"
+                hint += f"; then: git ckpt step reset {shell_quoted(step.name)}"
                 raise StepsBlocked(self._limit_message(), hint=hint)
             self._start(step, record)
             record["status"] = records.IN_PROGRESS
@@ -379,7 +379,9 @@ def find_next_step(
         task = records.find_open_task(tasks)
         remarks += _compare_plan(find_record(graph, state, current.step), tasks, task, plan_name)
     if task is None:
-        remark = f"all tasks of {plan_name} are done: git ckpt step pass {shell_word(current.step)}"
+        remark = (
+            f"all tasks of {plan_name} are done: git ckpt step pass {shell_quoted(current.step)}"
+        )
         remarks.append(remark if tasks else f"{plan_name} has no tasks")
         return NextStep(current.step, current.status, plan=plan_name, remarks=tuple(remarks))
     if task.mark == records.STUCK:

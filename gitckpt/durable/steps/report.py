@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gitckpt.durable.steps.graph import StepDefinition
-from gitckpt.model.arguments import require, require_number, require_text, strings
+from gitckpt.model.arguments import as_strings, require_number, require_text, require_type
 from gitckpt.model.checkpoint import Progress
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, field, replace
@@ -110,9 +110,9 @@ class StepReport:
             require_text(name, getattr(self, name), may_be_none=True)
         for name in _COUNTS:
             require_number(name, getattr(self, name), may_be_none=True)
-        object.__setattr__(self, "outputs", strings("outputs", self.outputs))
-        require("force", self.force, bool, "True or False")
-        require("values", self.values, Mapping, "a map of names to values")
+        object.__setattr__(self, "outputs", as_strings("outputs", self.outputs))
+        require_type("force", self.force, bool, "True or False")
+        require_type("values", self.values, Mapping, "a map of names to values")
         if self.action not in LABELS:
             hint = f"an action is one of {', '.join(LABELS)}"
             raise UsageError(f"{self.action!r} is not an action of a step", hint=hint)

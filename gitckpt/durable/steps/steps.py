@@ -12,7 +12,7 @@ from gitckpt.durable.steps.journal import Reported, StepEvent
 from gitckpt.durable.steps.machine import NextStep, StepPosition
 from gitckpt.durable.steps.report import StepReport
 from gitckpt.git.repository import Repository
-from gitckpt.model.arguments import require, require_text
+from gitckpt.model.arguments import require_text, require_type
 from gitckpt.model.checkpoint import Checkpoint, Progress
 from gitckpt.model.values import replace
 from gitckpt.store.store import Store, inside
@@ -92,7 +92,7 @@ class Steps:
         `graph` names the step graph of a new run; `files` captures the worktree. Raises UsageError,
         NotFoundError (unknown step, revision or graph), OutOfOrder, StepsBlocked or LeaseLost.
         """
-        require("said", said, StepReport, "a StepReport")
+        require_type("said", said, StepReport, "a StepReport")
         require_text("graph", graph, may_be_none=True)
         require_text("checkpoint_id", checkpoint_id, may_be_none=True)
         repository = self._store.repository

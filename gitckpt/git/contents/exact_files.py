@@ -16,7 +16,7 @@ from gitckpt.git.objects.diff import list_leaves
 from gitckpt.git.objects.encoding import has_no_dotdot, object_id
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.index import PrivateIndex
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import WorktreeError
 
 _BATCH = 100  # files whose bytes are in memory at once
@@ -159,7 +159,7 @@ def make_directories(top: str, directories: Collection[bytes]) -> None:
         except OSError as error:
             name = path.decode("utf-8", "replace")
             message = f"cannot make the directory {name}"
-            hint = f"look at this path: ls -ld {shell_word(os.path.join(top, os.fsdecode(path)))}"
+            hint = f"look at this path: ls -ld {shell_quoted(os.path.join(top, os.fsdecode(path)))}"
             raise WorktreeError(f"{message}: {error.strerror}", hint=hint) from None
 
 

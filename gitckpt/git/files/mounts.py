@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 
 _MOUNTINFO = "/proc/self/mountinfo"
 
@@ -25,15 +25,15 @@ def describe_mounts(*directories: str) -> str | None:
     if not mount_points:
         return None
     suffix = f", as are {len(mount_points) - 1} more below it" if len(mount_points) > 1 else ""
-    return f"{mount_points[0]} is a mount point{suffix}: umount {shell_word(mount_points[0])}"
+    return f"{mount_points[0]} is a mount point{suffix}: umount {shell_quoted(mount_points[0])}"
 
 
 def removal_command(path: str) -> str:
     # Unmount first: git would delete what is mounted in the worktree.
     unmount_commands = [
-        f"umount {shell_word(mount_point)} && " for mount_point in list_mounts(path)
+        f"umount {shell_quoted(mount_point)} && " for mount_point in list_mounts(path)
     ]
-    return f"{''.join(unmount_commands)}git worktree remove --force --force {shell_word(path)}"
+    return f"{''.join(unmount_commands)}git worktree remove --force --force {shell_quoted(path)}"
 
 
 def read_mount_id(fd: int) -> str:

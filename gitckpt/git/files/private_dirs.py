@@ -360,7 +360,7 @@ def _is_trusted_owner(status: os.stat_result, parent_status: os.stat_result) -> 
 
 
 def _ownership_error(path: str, problem: str) -> WorktreeError:
-    from gitckpt.model.arguments import shell_word
+    from gitckpt.model.arguments import shell_quoted
 
-    hint = f"look at this path, then move it out of the way: ls -ld {shell_word(path)}"
+    hint = f"look at this path, then move it out of the way: ls -ld {shell_quoted(path)}"
     return WorktreeError(f"{path} is {problem}, so gitckpt does not use it", hint=hint)

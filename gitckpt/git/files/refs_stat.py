@@ -44,10 +44,10 @@ def require_no_pipe_at_ref(repository: Repository, ref: str) -> None:
 
 def _require_no_pipe_at(path: str, status: os.stat_result) -> None:
     if stat.S_ISFIFO(status.st_mode):
-        from gitckpt.model.arguments import shell_word
+        from gitckpt.model.arguments import shell_quoted
 
         message = f"{path} is a named pipe instead of a ref: git would wait for it forever"
-        raise CkptError(message, hint=f"remove the pipe: rm {shell_word(path)}")
+        raise CkptError(message, hint=f"remove the pipe: rm {shell_quoted(path)}")
 
 
 def measure_packed_refs(repository: Repository, refs: Iterable[str]) -> int:

@@ -20,7 +20,7 @@ from gitckpt.git.lock import FileLock
 from gitckpt.git.process import GitError, ProcResult
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import BusyError, WorktreeError
 
 # Errors of git on an index, and the detection of a deleted index, on which git reports none.
@@ -161,7 +161,7 @@ def remove_git_dir(repository: Repository, git_dir: str) -> None:
         except OSError as error:
             hint = (
                 mounts.describe_mounts(git_dir)
-                or f"look at the directory: ls -la {shell_word(git_dir)}"
+                or f"look at the directory: ls -la {shell_quoted(git_dir)}"
             )
             message = f"cannot delete {git_dir}: {error.filename}: {error.strerror}"
             raise WorktreeError(message, hint=hint) from None

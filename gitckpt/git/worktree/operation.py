@@ -148,9 +148,9 @@ def detach_operation(repository: Repository, files: Mapping[str, bytes]) -> dict
 
 
 def hint_on_branch(branch: str) -> str:
-    from gitckpt.model.arguments import shell_word
+    from gitckpt.model.arguments import shell_quoted
 
-    command = f"git branch --force {shell_word(branch)} HEAD"
+    command = f"git branch --force {shell_quoted(branch)} HEAD"
     return f"the rebase in progress moves no branch; to move {branch} to its result: {command}"
 
 

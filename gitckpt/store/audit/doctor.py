@@ -9,7 +9,7 @@ from gitckpt.git import config, leftovers
 from gitckpt.git.command import require_git_version
 from gitckpt.git.repository import Repository
 from gitckpt.model import times
-from gitckpt.model.arguments import closest, join_first, shell_word
+from gitckpt.model.arguments import closest_word, join_first, shell_quoted
 from gitckpt.model.checkpoint import HOOK_TRIGGERS
 from gitckpt.model.errors import Finding
 from gitckpt.model.values import dataclass
@@ -124,8 +124,8 @@ def _find_unknown_settings(repository: Repository) -> Iterator[Finding]:
         sentence, cure = "is unknown to this gitckpt", "see GIT_CONFIG_COUNT and git -c"
         if file:
             sentence += f"; set in {file}"
-            cure = f"git config --file {shell_word(file)} --unset-all {shell_word(name)}"
-        if similar := closest(name, names):
+            cure = f"git config --file {shell_quoted(file)} --unset-all {shell_quoted(name)}"
+        if similar := closest_word(name, names):
             cure = f"did you mean {similar}? To remove {name}: {cure}"
         yield Finding("settings-unknown", name, sentence, cure)
 
@@ -133,7 +133,7 @@ def _find_unknown_settings(repository: Repository) -> Iterator[Finding]:
 def _find_tracked_settings(repository: Repository) -> Iterator[Finding]:
     explanation = "is tracked, so any branch can change it; gitckpt ignores these settings in it: "
     for path, names in config.settings_in_tracked_files(repository).items():
-        cure = f"git config {shell_word(names[0])} VALUE"
+        cure = f"git config {shell_quoted(names[0])} VALUE"
         yield Finding("settings-tracked", path, explanation + join_first(names), cure)
 
 
@@ -194,5 +194,7 @@ def _find_stale_locks(store: Checkpoints) -> Iterator[Finding]:
             is_ours = heads.is_own_lock(repository, path)
             sentence += "and no running git process created it"
             sentence += "; the next command that needs the ref removes the lock" if is_ours else ""
-        cure = f"make sure that no git process runs in this repository, then: rm {shell_word(path)}"
+        cure = (
+            f"make sure that no git process runs in this repository, then: rm {shell_quoted(path)}"
+        )
         yield Finding("stale-lock", path, sentence, cure)

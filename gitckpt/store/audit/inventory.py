@@ -12,10 +12,10 @@ from gitckpt.git import graph
 from gitckpt.git.files.refs_stat import require_no_pipes_in_refs
 from gitckpt.git.refs import RefUpdate
 from gitckpt.git.repository import Repository
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.codec import decode
 from gitckpt.model.errors import Finding, InvalidCheckpoint, NewerCheckpoint
-from gitckpt.model.skip_invalid import read_safely
+from gitckpt.model.skip_invalid import read_or_raise_invalid
 from gitckpt.model.values import dataclass
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import ref_names
@@ -194,7 +194,7 @@ def _read_documents(store: Checkpoints, evidence: Evidence) -> None:
     for (checkpoint_id, oid), content in zip(evidence.oids.items(), contents, strict=True):
         ref = ref_names.CHECKPOINTS + checkpoint_id
         try:
-            row = read_safely(ref, partial(_make_row, ref, oid, content))
+            row = read_or_raise_invalid(ref, partial(_make_row, ref, oid, content))
         except InvalidCheckpoint as error:
             evidence.invalid[checkpoint_id] = oid
             evidence.flaws.append(_describe_invalid(error, is_missing=content is None))
@@ -226,12 +226,12 @@ def _make_row(ref: str, oid: str, content: tuple[str, bytes] | None) -> Row:
 
 
 def _describe_invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:
-    ref = shell_word(error.ref)
+    ref = shell_quoted(error.ref)
     sentence = problem_of(error)
     if isinstance(error, NewerCheckpoint):
         return lasting("checkpoint-newer", error.ref, f"cannot be checked: {sentence}", error.hint)
     if is_missing:
-        name = shell_word(error.ref.removeprefix(ref_names.CHECKPOINTS))
+        name = shell_quoted(error.ref.removeprefix(ref_names.CHECKPOINTS))
         cure = f"{FETCH} +{ref}:{ref}; or give the checkpoint up: git ckpt remove {name}"
         return lasting("checkpoint-unreadable", error.ref, sentence, cure)
     is_misnamed = error.field == "id" and error.problem.endswith("is not the ref's name")
@@ -244,8 +244,8 @@ def problem_of(error: InvalidCheckpoint) -> str:
 
 
 def cure_of_invalid(ref: str) -> str:
-    name = shell_word(ref.removeprefix(ref_names.CHECKPOINTS))
-    inspect_hint = f"inspect the document: git cat-file -p {shell_word(ref)}"
+    name = shell_quoted(ref.removeprefix(ref_names.CHECKPOINTS))
+    inspect_hint = f"inspect the document: git cat-file -p {shell_quoted(ref)}"
     return f"{inspect_hint}; remove the checkpoint: git ckpt remove {name}"
 
 
@@ -254,7 +254,7 @@ def find_broken_refs(repository: Repository, complaint: str) -> Iterator[Flaw]:
     ref_lines = [line for line in complaint.split("\n") if _BROKEN in line]
     for ref in dict.fromkeys(line.partition(_BROKEN)[2] for line in ref_lines):
         if not ref_names.is_foreign(ref):
-            cure = f"rm {shell_word(os.path.join(repository.common_dir, ref))}"
+            cure = f"rm {shell_quoted(os.path.join(repository.common_dir, ref))}"
             yield lasting("broken-ref", ref, "git cannot read this ref", cure)
 
 

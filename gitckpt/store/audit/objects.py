@@ -17,7 +17,7 @@ from gitckpt.git.refs import RefUpdate
 from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration, operation
 from gitckpt.model import budget, ids
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import CkptError
 from gitckpt.store import submodules
 from gitckpt.store.audit.inventory import FETCH, KINDS, Evidence, Flaw, Row, lasting, repairable
@@ -84,7 +84,7 @@ def audit_objects(
             elif oids:
                 yield _describe_incomplete(row, oids, lacks_commit=commit in missing)
     for oid, path in sorted(empty.items()):
-        cure = f"remove the file: rm -f {shell_word(path)}; then {_REWRITE} {oid}"
+        cure = f"remove the file: rm -f {shell_quoted(path)}; then {_REWRITE} {oid}"
         yield lasting("object-empty", path, _EMPTY.format(oid), cure)
     for oid in sorted(damaged_oids - empty.keys()):
         cure = f"move the object's file away; then {_REWRITE} {oid}"
@@ -121,7 +121,7 @@ def audit_snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     problem_of = dict(_find_problems(store, sorted(set(trees.values()))))
     for id_, tree in trees.items():
         if tree in problem_of:
-            inspection = f"git ls-tree {shell_word(namespace + id_)}"
+            inspection = f"git ls-tree {shell_quoted(namespace + id_)}"
             cure = f"inspect the tree: {inspection}; remove the checkpoint: git ckpt remove {id_}"
             sentence = f"its files cannot be restored: {problem_of[tree]}"
             yield lasting("snapshot-invalid", ref_names.CHECKPOINTS + id_, sentence, cure)
@@ -172,7 +172,11 @@ def audit_refs(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
             elif id_.rpartition("/")[2] not in evidence.oids:
                 sentence = "keeps an object for a checkpoint that does not exist"
             if sentence and not commit_refs.is_recently_written(repository, ref):
-                absence = [RefUpdate(ref_names.CHECKPOINTS + id_, "", "")] if ids.is_id(id_) else []
+                absence = (
+                    [RefUpdate(ref_names.CHECKPOINTS + id_, "", "")]
+                    if ids.is_checkpoint_id(id_)
+                    else []
+                )
                 updates = [*(absence if row is None else ()), RefUpdate(ref, "", oid)]
                 yield repairable("ref-leftover", ref, sentence, *updates, is_leftover=True)
     local_entries = LocalCheckpoints.read(repository)
@@ -229,7 +233,7 @@ def _list_tips(repository: Repository) -> dict[str, tuple[str, str]]:
     tips: dict[str, tuple[str, str]] = {}
     for line in output.out.decode("utf-8", "surrogateescape").split("\n")[:-1]:
         oid, _, ref = line.partition(" ")
-        undo_command = f"git update-ref {shell_word(ref)} {shell_word(ref + _BEFORE)}"
+        undo_command = f"git update-ref {shell_quoted(ref)} {shell_quoted(ref + _BEFORE)}"
         tips[ref] = oid, undo_command if ref.startswith(BRANCHES) else ""
     top_dir = administration.main_worktree(repository) or repository.common_dir
     worktree_heads = [("main-worktree/HEAD", repository.common_dir, top_dir)]
@@ -240,7 +244,10 @@ def _list_tips(repository: Repository) -> dict[str, tuple[str, str]]:
         oid = administration.read_line(os.path.join(git_dir, "HEAD"))
         # HEAD is all zeros while git creates the worktree.
         if ids.is_oid(oid) and oid.strip("0"):
-            tips[name] = oid, f"git -C {shell_word(path)} update-ref --no-deref HEAD HEAD{_BEFORE}"
+            tips[name] = (
+                oid,
+                f"git -C {shell_quoted(path)} update-ref --no-deref HEAD HEAD{_BEFORE}",
+            )
     return tips
 
 
@@ -249,7 +256,7 @@ def _audit_symbolic_refs(evidence: Evidence) -> Iterator[Flaw]:
         sentence = f"is a symbolic ref, which moves and vanishes with {target}"
         if ref.startswith(ref_names.CHECKPOINTS):
             oid = evidence.oids[ref.removeprefix(ref_names.CHECKPOINTS)]
-            cure = f"git update-ref --no-deref {shell_word(ref)} {oid}"
+            cure = f"git update-ref --no-deref {shell_quoted(ref)} {oid}"
             yield lasting("ref-symbolic", ref, sentence, cure)
         elif not ref.startswith(ref_names.KEEP):
             oid = evidence.refs[ref]
@@ -266,7 +273,7 @@ def _audit_submodules(repository: Repository, evidence: Evidence) -> Iterator[Fl
     for checkpoint, (ref, path) in first_references.items():
         problem = submodules.describe_problem(repository, path, checkpoint)
         if problem is not None:
-            verifying = f"git -C {shell_word(os.fsdecode(path))} ckpt verify"
+            verifying = f"git -C {shell_quoted(os.fsdecode(path))} ckpt verify"
             cure = f"fetch it from a clone that has it; to list all that is missing: {verifying}"
             sentence = f"of the submodule {os.fsdecode(path)}: {problem}"
             yield lasting("submodule-missing", ref, sentence, cure)
@@ -287,7 +294,7 @@ def _audit_object_refs(row: Row, evidence: Evidence) -> Iterator[Flaw]:
             sentence = f"the checkpoint names {oid}, which is a {actual_type}, not a {KINDS[space]}"
             yield lasting(f"{code_prefix}-ref-wrong", ref, sentence, f"git ckpt remove {row.id}")
         elif actual_type is None and actual_oid != oid:
-            cure = f"{FETCH} {shell_word(f'+{ref}:{ref}')}"
+            cure = f"{FETCH} {shell_quoted(f'+{ref}:{ref}')}"
             yield lasting(code, ref, f"{sentence}; the object is missing", cure)
         elif actual_oid != oid:
             yield repairable(

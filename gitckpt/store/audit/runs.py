@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from gitckpt.git.refs import RefUpdate
 from gitckpt.model import codec, phase
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.checkpoint import PHASE, Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 from gitckpt.store.audit.inventory import Evidence, Flaw, Row, lasting, problem_of, repairable
@@ -19,7 +19,7 @@ _GAP = f"{_FETCH}; or delete leftover refs and notes: git ckpt verify --repair"
 _REMOVED = f"{_FETCH}; if you removed the checkpoint, nothing is wrong"
 _CLOSING = ("complete", "skipped")
 # The phase part of the labels of a run's first and last checkpoint.
-_RUN = phase.split(ref_names.RUN_COMPLETE)[0]
+_RUN = phase.split_label(ref_names.RUN_COMPLETE)[0]
 
 
 def audit_runs(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
@@ -90,10 +90,10 @@ def _has_legal_gap(chain: Sequence[Row], position: int, evidence: Evidence) -> b
     # Expiry removes checkpoints between the start and the end of a phase.
     is_phase_open: dict[str, bool] = {}
     for row in chain[:position]:
-        name, status = phase.split(row.entry.label)
+        name, status = phase.split_label(row.entry.label)
         if status == "started" or status in _CLOSING:
             is_phase_open[name] = status == "started" and name != _RUN
-    later_phases = [phase.split(row.entry.label) for row in chain[position:]]
+    later_phases = [phase.split_label(row.entry.label) for row in chain[position:]]
     return any(is_phase_open.get(name) for name, status in later_phases if status in _CLOSING)
 
 
@@ -192,7 +192,7 @@ def audit_leases(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
                 raise InvalidCheckpoint(ref, "", "does not point to a lease")
             lease = parse(stored_object[1], ref)
         except InvalidCheckpoint as error:
-            delete_command = f"if the run has no driver: git update-ref -d {shell_word(ref)}"
+            delete_command = f"if the run has no driver: git update-ref -d {shell_quoted(ref)}"
             cure = error.hint or (take_over_command if run in existing_runs else delete_command)
             yield lasting("lease-invalid", ref, problem_of(error), cure)
             continue

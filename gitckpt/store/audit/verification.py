@@ -189,7 +189,7 @@ def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:
         if link.new is not None:
             by_commit[link.commit].append(link.new)
         elif link.old is not None:
-            removed_ids.add(note.link_id(link.old))
+            removed_ids.add(note.leading_id(link.old))
 
     def move_damaged_aside(items: Sequence[Item]) -> None:
         oids = [object_id(kind, data, repository.object_format) for kind, data in items]
@@ -209,7 +209,7 @@ def audit_links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int
     """
     queued_lines, removals = notes.pending(store.repository)  # before the notes: lines move there
     # After a kill, queued lines may name checkpoints that were never recorded.
-    queued_ids = {note.link_id(line) for lines in queued_lines.values() for line in lines}
+    queued_ids = {note.leading_id(line) for lines in queued_lines.values() for line in lines}
     queued_ids &= evidence.rows.keys()
     flaws: list[Flaw] = []
     full_notes: set[str] = set()
@@ -217,12 +217,12 @@ def audit_links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int
     for commit, lines in GitNotes(
         store.repository, store.objects, ref_names.NOTES
     ).read_all_notes():
-        if lines and note.has_more(lines):
+        if lines and note.note_omits_older(lines):
             full_notes.add(commit)
         for line in lines or ():
-            id_ = note.link_id(line)
+            id_ = note.leading_id(line)
             if id_ not in removals or id_ in evidence.rows:  # else the next write removes it
-                link_count += ids.is_id(id_)
+                link_count += ids.is_checkpoint_id(id_)
                 flaws += _audit_note_line(evidence, commit, line)
     flaws.sort(key=lambda flaw: flaw.link.commit if flaw.link is not None else "")
     for row in evidence.rows.values():
@@ -239,13 +239,17 @@ def audit_links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int
 
 
 def _audit_note_line(evidence: Evidence, commit: str, line: str) -> Iterator[Flaw]:
-    checkpoint_id = note.link_id(line)
+    checkpoint_id = note.leading_id(line)
     row = evidence.rows.get(checkpoint_id)
     correct_line = None if row is None else _make_note_line(row.entry)
     (evidence.strays if row is None else evidence.listed).add(checkpoint_id)
     if row is not None and line != correct_line:
         sentence = f"the note of {commit} and the document of {checkpoint_id} differ"
-    elif row is None and ids.is_id(checkpoint_id) and checkpoint_id not in evidence.invalid:
+    elif (
+        row is None
+        and ids.is_checkpoint_id(checkpoint_id)
+        and checkpoint_id not in evidence.invalid
+    ):
         sentence = f"the note of {commit} lists {checkpoint_id}, which does not exist"
     else:
         return
@@ -254,7 +258,7 @@ def _audit_note_line(evidence: Evidence, commit: str, line: str) -> Iterator[Fla
 
 
 def _make_note_line(info: entry.CheckpointInfo) -> str:
-    return note.format_link(info.id, info.label, info.timestamp)
+    return note.format_note_line(info.id, info.label, info.timestamp)
 
 
 def audit_index(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:

@@ -9,7 +9,7 @@ from gitckpt.git.files import mounts
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import Finding
 from gitckpt.store.audit.inventory import REPAIR, Evidence, Flaw, lasting
 from gitckpt.store.checkpoints import Checkpoints
@@ -42,7 +42,7 @@ def audit_worktrees(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw],
             continue
         if os.path.isdir(path) and not _is_registered(repository, path):
             sentence = "git has no record of this worktree"
-            quoted_name = shell_word(name)
+            quoted_name = shell_quoted(name)
             cure = f"if {quoted_name} is a checkpoint or run: git ckpt resume {quoted_name}; "
             cure += "else move the directory elsewhere"
             flaws.append(lasting("worktree-unregistered", path, sentence, cure))
@@ -56,9 +56,9 @@ def find_headless(repository: Repository) -> Iterator[Finding]:
             continue
         if administration.lacks_commondir(repository, git_dir):
             file_name = administration.COMMONDIR
-            cure = f"echo ../.. >{shell_word(os.path.join(git_dir, file_name))}"
+            cure = f"echo ../.. >{shell_quoted(os.path.join(git_dir, file_name))}"
         elif administration.lacks_valid_head(git_dir):
-            file_name, head = "HEAD", shell_word(os.path.join(git_dir, "HEAD"))
+            file_name, head = "HEAD", shell_quoted(os.path.join(git_dir, "HEAD"))
             cure = f"write ref: refs/heads/BRANCH into {head}"
             if repository.has_reftable:
                 cure = f"write ref: refs/heads/.invalid into {head}: the reftable has the branch"
@@ -66,7 +66,7 @@ def find_headless(repository: Repository) -> Iterator[Finding]:
             continue
         owner = ownership.owner_in(git_dir)
         if owner is not None:
-            cure = f"git ckpt resume {shell_word(owner.run or owner.checkpoint)}"
+            cure = f"git ckpt resume {shell_quoted(owner.run or owner.checkpoint)}"
         sentence = f"the file {file_name} is missing or broken, so git does not see the worktree"
         yield Finding("worktree-headless", path, sentence, cure)
 
@@ -94,7 +94,7 @@ def _audit_worktree(
     elif (move_flaw := _find_moved(repository, git_dir, path, root)) is not None:
         yield move_flaw
     elif owner is not None and not problem:
-        cure = f"git ckpt resume {shell_word(owner.run or owner.checkpoint)}"
+        cure = f"git ckpt resume {shell_quoted(owner.run or owner.checkpoint)}"
         if owner.run is None:  # runs are removed with `git ckpt remove`
             cure += f"; or, to delete {lost_work}: {removal}"
         yield lasting("worktree-missing", path, "the directory of this worktree is gone", cure)
@@ -131,13 +131,15 @@ def _find_moved(repository: Repository, git_dir: str, path: str, root: str | Non
     new_path = administration.find_moved(repository, git_dir, path, *([root] if root else []))
     other_repository = administration.find_foreign_repository(repository, path)
     if new_path is not None:
-        sentence, cure = f"is at {new_path} now", f"git worktree repair {shell_word(new_path)}"
+        sentence, cure = f"is at {new_path} now", f"git worktree repair {shell_quoted(new_path)}"
     # `git worktree repair` would take the worktree away from the other repository.
     elif other_repository is not None:
-        backup = shell_word(os.path.join(repository.common_dir, f"{os.path.basename(git_dir)}.old"))
+        backup = shell_quoted(
+            os.path.join(repository.common_dir, f"{os.path.basename(git_dir)}.old")
+        )
         sentence = f"belongs to another repository: {other_repository}"
         cure = "if that repository is not a copy of this one, move aside the record here: "
-        cure += f"mv {shell_word(git_dir)} {backup}"
+        cure += f"mv {shell_quoted(git_dir)} {backup}"
     elif os.path.lexists(path):
         # No path in the hint: with it, git repairs the worktree but still exits with an error.
         sentence = f"is not the worktree that {git_dir} belongs to"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gitckpt.git.files import private_dirs, regular
 from gitckpt.model import budget, phase, table, times, toml
-from gitckpt.model.arguments import closest, normalize_name
+from gitckpt.model.arguments import closest_word, normalize_name
 from gitckpt.model.errors import UsageError, WorktreeError
 from gitckpt.model.values import dataclass
 
@@ -77,7 +77,7 @@ class Table(table.TableReader):
                 self.complain(f"unknown key {key!r} in {self.label}", key, hint=hint)
 
     def subtable(self, key: str, label: str) -> Table | None:
-        values = self.optional(key, dict)
+        values = self.read_optional(key, dict)
         return None if values is None else Table(values, (*self.path, key), label, self._mistakes)
 
     def tables(self, key: str, label: str) -> list[Table]:
@@ -90,7 +90,7 @@ class Table(table.TableReader):
         return tables
 
     def text(self, key: str, default: str | None = None, *, one_line: bool = False) -> str | None:
-        value = self.optional(key, str)
+        value = self.read_optional(key, str)
         if value is None:
             return default
         if not value.strip():
@@ -98,7 +98,7 @@ class Table(table.TableReader):
         elif not is_storable(value):
             self.complain(f"{key} in {self.label} has a NUL or is not UTF-8: {display(value)}", key)
         elif one_line and not value.isprintable():
-            self.wrong(key, "one line without control characters", value, default)
+            self.wrong_type(key, "one line without control characters", value, default)
         else:
             return value
         return default
@@ -128,19 +128,19 @@ class Table(table.TableReader):
         if value in choices:
             return str(value)
         hint = _suggest(value, choices) if isinstance(value, str) else None
-        return self.wrong(key, f"one of {', '.join(choices)}", value, default, hint=hint)
+        return self.wrong_type(key, f"one of {', '.join(choices)}", value, default, hint=hint)
 
     def count(self, key: str, default: int, minimum: int = 0, maximum: int = MAX_COUNT) -> int:
         value = self.values.get(key, default)
         if type(value) is int and minimum <= value <= maximum:
             return value
-        return self.wrong(key, f"a whole number from {minimum} on", value, default)
+        return self.wrong_type(key, f"a whole number from {minimum} on", value, default)
 
     def number(self, key: str, default: float, minimum: float, maximum: float) -> float:
         value = self.values.get(key, default)
         if type(value) in (int, float) and minimum <= value <= maximum:
             return float(value)
-        return self.wrong(key, f"a number from {minimum:g} to {maximum:g}", value, default)
+        return self.wrong_type(key, f"a number from {minimum:g} to {maximum:g}", value, default)
 
     def age(self, key: str, default: int) -> int:
         microseconds = self._microseconds(key, "an age", "30d")
@@ -164,7 +164,7 @@ class Table(table.TableReader):
         if value is None:
             return None
         if not isinstance(value, str):
-            return self.wrong(key, f'{noun} such as "{example}"', value, None)
+            return self.wrong_type(key, f'{noun} such as "{example}"', value, None)
         try:
             return times.parse_age(value.strip())
         except UsageError as error:
@@ -189,7 +189,7 @@ class Table(table.TableReader):
         values = self.values.get(key, [])
         if isinstance(values, list) and all(map(is_valid, values)):
             return tuple(values)
-        return self.wrong(key, expected, values, ())
+        return self.wrong_type(key, expected, values, ())
 
     def members(self, key: str, choices: Collection[str], kind: str) -> tuple[str, ...]:
         names = self.names(key)
@@ -237,7 +237,7 @@ class Table(table.TableReader):
                 self.complain(text, key, name, hint="put it in quotes")
         return strings
 
-    def wrong(
+    def wrong_type(
         self, key: str, expected: str, value: object, default: D, *, hint: str | None = None
     ) -> D:
         text = f"{key} in {self.label} must be {expected}, not {display(value)}"
@@ -246,7 +246,7 @@ class Table(table.TableReader):
 
 
 def _suggest(name: str, choices: Collection[str]) -> str | None:
-    closest_name = closest(name, choices)
+    closest_name = closest_word(name, choices)
     return f"did you mean {closest_name}?" if closest_name else None
 
 
@@ -352,7 +352,7 @@ def _parse(text: str, path: str) -> dict[str, object]:
         return {}  # saves the import of the TOML parser
     try:
         return toml.loads(text, budget.FILE)
-    except budget.Excess as error:
+    except budget.LimitExceeded as error:
         raise ConfigError(path, [Mistake(1, str(error))]) from None
     except ValueError as error:
         import re

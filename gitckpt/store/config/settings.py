@@ -65,7 +65,7 @@ def _read_size(table: Table, key: str, default: int | None) -> int | None:
     number_text = text.rstrip("BKMGIbkmgi ")
     unit_bytes = _SIZES.get(text[len(number_text) :].strip().upper())
     if not (number_text.isascii() and number_text.isdigit()) or unit_bytes is None:
-        return table.wrong(key, 'a size such as "50 MB"', value, default)
+        return table.wrong_type(key, 'a size such as "50 MB"', value, default)
     return int(number_text) * unit_bytes
 
 
@@ -78,7 +78,7 @@ def _read_patterns(table: Table, key: str, default: tuple[str, ...]) -> tuple[st
     if value is None:
         return default
     if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-        return table.wrong(key, 'a list of patterns such as ["*.pem"]', value, default)
+        return table.wrong_type(key, 'a list of patterns such as ["*.pem"]', value, default)
     return tuple(value)
 
 
@@ -406,7 +406,7 @@ def write_template(path: str) -> bool:
     settings_text, example_title, example = template().partition(_EXAMPLE_TITLE)
     try:
         old_text = text_of(path)
-        budget.require_within(old_text, budget.FILE)
+        budget.require_toml_within(old_text, budget.FILE)
         document = tomlkit.parse(old_text or settings_text)
         for name, table in tomlkit.parse(settings_text).items():
             if name not in document:
@@ -420,7 +420,7 @@ def write_template(path: str) -> bool:
             opener = private_dirs.open_without_links
             with open(path, "w", encoding="utf-8", newline="", opener=opener) as file:
                 file.write(new_text)
-    except (TOMLKitError, budget.Excess) as error:
+    except (TOMLKitError, budget.LimitExceeded) as error:
         hint = "correct the file, then run the command again"
         raise UsageError(f"{path} is not TOML: {error}", hint=hint) from None
     except OSError as error:

@@ -14,7 +14,7 @@ from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.refs import RefMoved, RefUpdate
 from gitckpt.model import budget, times, toml
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, UsageError
-from gitckpt.model.skip_invalid import read_safely
+from gitckpt.model.skip_invalid import read_or_raise_invalid
 from gitckpt.model.table import TableReader, parse_record
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store.records import ref_names
@@ -66,11 +66,13 @@ class Lease:
     @property
     def end(self) -> int:
         """The time at which the lease ends without renewal, in µs since the epoch."""
-        return min(times.from_text(self.expires), times.from_text(self.renewed) + LONGEST)
+        return min(
+            times.parse_timestamp(self.expires), times.parse_timestamp(self.renewed) + LONGEST
+        )
 
     def is_endless(self, instant: int) -> bool:
         """Return whether the lease is valid for longer than gitckpt ever writes."""
-        expiry, renewal = times.from_text(self.expires), times.from_text(self.renewed)
+        expiry, renewal = times.parse_timestamp(self.expires), times.parse_timestamp(self.renewed)
         return self.released is None and max(expiry - renewal, renewal - instant) > LONGEST
 
     @property
@@ -94,23 +96,25 @@ def render(lease: Lease) -> bytes:
 
 
 def parse(data: bytes, ref: str) -> Lease:
-    return read_safely(ref, lambda: _parse(data, ref))
+    return read_or_raise_invalid(ref, lambda: _parse(data, ref))
 
 
 def _parse(data: bytes, ref: str) -> Lease:
     reader = TableReader(parse_record(data, ref, "lease"), ref)
-    reader.required("version", int)
-    text_fields = {key: reader.required(key, str) for key in _TEXTS}
+    reader.read_required("version", int)
+    text_fields = {key: reader.read_required(key, str) for key in _TEXTS}
     for key in _INSTANTS:
-        reader.instant(key)
+        reader.read_timestamp(key)
     if ref_names.LEASES + text_fields["run"] != ref:
         raise InvalidCheckpoint(ref, "run", f"{text_fields['run']} is not the ref's name")
-    token, pid = reader.required("token", int), reader.required("pid", int)
+    token, pid = reader.read_required("token", int), reader.read_required("pid", int)
     if not 0 < token < MOST_TOKENS:
         raise InvalidCheckpoint(ref, "token", f"{token} is not between 1 and 2^62 - 1")
-    released, cancelled = reader.optional("released", str), reader.flag("cancelled")
+    released, cancelled = reader.read_optional("released", str), reader.read_flag("cancelled")
     text_fields |= {"released": released} if released is not None else {}
-    return Lease(token=token, pid=pid, cancelled=cancelled, unknown=reader.unknown, **text_fields)
+    return Lease(
+        token=token, pid=pid, cancelled=cancelled, unknown=reader.unread_values, **text_fields
+    )
 
 
 def lost_error(run: str, lease: Lease | None, why: str = "removed") -> LeaseLost:
@@ -256,7 +260,9 @@ class Leases:
         if lease.released is not None or lease.is_ours or not self._files.is_alive(lease, oid):
             return False
         # Two renewals are overdue at halfway of the validity.
-        halfway_time = (times.from_text(lease.renewed) + times.from_text(lease.expires)) // 2
+        halfway_time = (
+            times.parse_timestamp(lease.renewed) + times.parse_timestamp(lease.expires)
+        ) // 2
         return self.clock() >= halfway_time or (
             lease.is_here and filesystem.is_process_stopped(lease.pid)
         )

@@ -7,7 +7,7 @@ from types import NoneType
 
 from gitckpt.git.repository import lost_commit_error
 from gitckpt.model import codec, document, phase, times
-from gitckpt.model.arguments import require, require_callable, require_text, strings
+from gitckpt.model.arguments import as_strings, require_callable, require_text, require_type
 from gitckpt.model.checkpoint import MANUAL, Attempt, Checkpoint, Pipeline, Progress, Worktree
 from gitckpt.model.errors import InvalidCheckpoint, UsageError
 from gitckpt.model.values import dataclass, field, replace
@@ -58,7 +58,9 @@ def require_valid_arguments(label: str, details: Details, /, **options: object) 
             require_text(key.name, details.get(key.name), may_be_none=True)
         elif key.kind in _PARTS:
             class_, article = _PARTS[key.kind], "an" if key.kind == "Attempt" else "a"
-            require(key.name, details.get(key.name), (class_, NoneType), f"{article} {key.kind}")
+            require_type(
+                key.name, details.get(key.name), (class_, NoneType), f"{article} {key.kind}"
+            )
     require_text("id", details.get("id", ""))
     require_text("trigger", details.get("trigger", MANUAL))
     require_known_names(details)
@@ -67,7 +69,7 @@ def require_valid_arguments(label: str, details: Details, /, **options: object) 
         require_text(name, options.get(name), may_be_none=True)
     for name in ("change", "progress_of"):
         require_callable(name, options.get(name), may_be_none=True)
-    strings("keeps", options.get("keeps", ()))  # type: ignore[arg-type]
+    as_strings("keeps", options.get("keeps", ()))  # type: ignore[arg-type]
     if options.get("key") is not None and new_run_name is None:
         hint = "name the new run: start=…, or find the existing run: Store.run_of(key)"
         raise UsageError("only a new run takes a key", hint=hint)
@@ -79,7 +81,7 @@ def require_valid_arguments(label: str, details: Details, /, **options: object) 
         hint = "also give change, or give progress instead of progress_of"
         raise UsageError("progress_of needs the state that change returns", hint=hint)
     worktree = options.get("worktree")
-    require("worktree", worktree, (Worktree, NoneType), "what Store.capture returned")
+    require_type("worktree", worktree, (Worktree, NoneType), "what Store.capture returned")
 
 
 def read_head(repository: Repository, objects: ObjectDatabase) -> tuple[str, str | None]:
@@ -103,7 +105,7 @@ def make_checkpoint(
     instant: int,
 ) -> tuple[Checkpoint, dict[str, Any], dict[str, Any] | None]:
     """Make a checkpoint to record; return it, its document's keys, and its state."""
-    message, errors = details.get("message"), strings("errors", details.get("errors"))
+    message, errors = details.get("message"), as_strings("errors", details.get("errors"))
     if message or errors:  # hooks have neither; skip the import
         from gitckpt.store import secrets
 
@@ -114,7 +116,7 @@ def make_checkpoint(
         raise UsageError(problem, hint="shorten the message, and put the rest into the state")
     key_values: dict[str, Any] = {"trigger": MANUAL, **details, "id": checkpoint_id}
     key_values |= {"message": message or None, "errors": errors, "worktree": worktree}
-    key_values |= {"label": phase.to_label(label), "timestamp": times.to_text(instant)}
+    key_values |= {"label": phase.to_phase_label(label), "timestamp": times.to_text(instant)}
     checkpoint = Checkpoint(git_sha=head[0], branch=head[1], **key_values)
     fields = codec.document_fields(checkpoint)
     return checkpoint, fields, _require_valid(fields, state)
@@ -122,13 +124,13 @@ def make_checkpoint(
 
 def _require_valid(fields: Fields, state: Fields | None) -> dict[str, Any] | None:
     if state is not None:
-        codec.require_map(state)
+        codec.require_state_map(state)
     checked_fields = {**fields, "run": None}
     if fields.get("pipeline") is not None:
         checked_fields["pipeline"] = {**fields["pipeline"]}
         checked_fields["pipeline"].pop("completed", None)
     try:
-        codec.require_valid(checked_fields, ref_names.CHECKPOINTS + fields["id"])
+        codec.require_valid_document(checked_fields, ref_names.CHECKPOINTS + fields["id"])
     except InvalidCheckpoint as error:
         raise UsageError(f"{error.field}: {error.problem}") from None
     return None if state is None else dict(state)
@@ -138,7 +140,7 @@ def complete_checkpoint(checkpoint: Checkpoint, fields: Fields, state: Fields | 
     run_fields: dict[str, Any] = {key: fields.get(key) for key in ("run", "parent", "sequence")}
     keys = ("pipeline", "attempt")
     carried_keys = [key for key in keys if fields.get(key) and getattr(checkpoint, key) is None]
-    tables = codec.read_tables({key: fields[key] for key in carried_keys})
+    tables = codec.read_document_tables({key: fields[key] for key in carried_keys})
     if checkpoint.pipeline is not None:
         completed_phases = fields["pipeline"].get("completed", {})
         tables["pipeline"] = replace(checkpoint.pipeline, completed=completed_phases)

@@ -10,10 +10,10 @@ from gitckpt.git.notes import GitNotes
 from gitckpt.git.objects import diff
 from gitckpt.git.repository import Repository
 from gitckpt.model import budget, ids, note
-from gitckpt.model.arguments import closest, require_text
+from gitckpt.model.arguments import closest_word, require_text
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import AmbiguousError, CkptError, NotFoundError, UsageError
-from gitckpt.model.skip_invalid import read_safely
+from gitckpt.model.skip_invalid import read_or_raise_invalid
 from gitckpt.store import local_checkpoints, notes
 from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import heads, ref_names
@@ -87,9 +87,11 @@ def find_linked(
     # The pending lines first: if they are written meanwhile, they are in the notes.
     pending_lines = notes.pending(repository)[0].get(commit, [])
     lines = GitNotes(repository, objects, ref_names.NOTES).read_note_lines([commit]).get(commit, [])
-    entries = index.select(Query(ids=list(map(note.link_id, (*lines, *pending_lines)))))
+    entries = index.select(Query(ids=list(map(note.leading_id, (*lines, *pending_lines)))))
     # The note also lists checkpoints of the commits it replaced; a full note lacks some of them.
-    commits = {commit, *(entry.git_sha for entry in entries if note.has_more(lines))} - {""} or {""}
+    commits = {commit, *(entry.git_sha for entry in entries if note.note_omits_older(lines))} - {
+        ""
+    } or {""}
     entry_ids = [entry.id for oid in commits for entry in index.select(Query(git_sha=oid))]
     return index.select(Query(ids=[*(entry.id for entry in entries), *entry_ids]))
 
@@ -154,7 +156,7 @@ def resolve_run(text: str, repository: Repository, index: Index) -> str | None:
 def _resolve(text: str, repository: Repository, index: Index) -> tuple[str | None, str | None]:
     lowered_text = text.lower()
     ref = ref_names.CHECKPOINTS + lowered_text
-    if ids.is_id(lowered_text) and (
+    if ids.is_checkpoint_id(lowered_text) and (
         read_loose_ref(repository, ref) or repository.cat_file.info(ref)
     ):
         return lowered_text, None  # needs no new process
@@ -180,7 +182,7 @@ def _ambiguous_error(text: str, candidates: list[str]) -> AmbiguousError:
 
 
 def _list_checkpoints(text: str, repository: Repository) -> list[str]:
-    if not ids.is_id_prefix(text):
+    if not ids.is_checkpoint_id_prefix(text):
         return []
     pattern = f"{ref_names.CHECKPOINTS}{text}*"
     listing = repository.git.run("for-each-ref", "--format=%(refname)", pattern).out
@@ -191,7 +193,11 @@ def _list_checkpoints(text: str, repository: Repository) -> list[str]:
 def _find_runs(text: str, index: Index) -> list[str]:
     if len(text) < ids.MIN_PREFIX or not text[:1].isdigit():
         return []
-    return [run for run in read_safely(ref_names.CHECKPOINTS, index.runs) if run.startswith(text)]
+    return [
+        run
+        for run in read_or_raise_invalid(ref_names.CHECKPOINTS, index.runs)
+        if run.startswith(text)
+    ]
 
 
 def _find_by_revision(text: str, repository: Repository, linked: Linked) -> str | None:
@@ -216,7 +222,7 @@ def _find_by_revision(text: str, repository: Repository, linked: Linked) -> str 
 def _not_found_error(text: str, index: Index) -> NotFoundError:
     recent_ids = [entry.id for entry in index.select(Query(limit=1000))]
     known = [LATEST, LATEST_ANY, *index.runs(), *recent_ids]
-    similar = closest(text, [*known, *(name[: len(text)] for name in known)], likeness=0.7)
+    similar = closest_word(text, [*known, *(name[: len(text)] for name in known)], likeness=0.7)
     hint = _LIST
     if similar:
         hint = f"did you mean {next(name for name in known if name.startswith(similar))}?"
@@ -232,6 +238,6 @@ def find_run(text: str, index: Index) -> str:
         raise _ambiguous_error(text, matching_runs)
     if matching_runs:
         return text if text in all_runs else matching_runs[0]
-    similar_run = closest(text, all_runs, likeness=0.7)
+    similar_run = closest_word(text, all_runs, likeness=0.7)
     hint = f"did you mean {similar_run}?" if similar_run else "list the runs: git ckpt runs"
     raise NotFoundError(f"no run is named {text!r}", hint=hint)

@@ -143,7 +143,7 @@ class Heads:
         self, record: Callable[[], object], fields: dict[str, Any], instant: int, name: str
     ) -> None:
         for attempt in range(1, _STARTS):
-            fields["run"] = ids.make_run_id(times.to_stamp(instant), name, attempt)
+            fields["run"] = ids.make_run_id(times.to_run_id_stamp(instant), name, attempt)
             if self._refs.read_ref(ref_names.RUNS + fields["run"]) is None:
                 with contextlib.suppress(RefMoved):
                     record()

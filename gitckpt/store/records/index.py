@@ -20,10 +20,10 @@ from gitckpt.git.objects.encoding import oid_length
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
-from gitckpt.model.arguments import require
+from gitckpt.model.arguments import require_type
 from gitckpt.model.codec import decode_summary
 from gitckpt.model.errors import InvalidCheckpoint, RepositoryError
-from gitckpt.model.skip_invalid import read_safely
+from gitckpt.model.skip_invalid import read_or_raise_invalid
 from gitckpt.store.records import entry, ref_names
 from gitckpt.store.records.entry import CheckpointInfo, Problem, Query, Value
 
@@ -183,7 +183,7 @@ class Index:
     def select(self, query: Query | None = None) -> list[CheckpointInfo]:
         """List the checkpoints that match a query, newest first; without a query, all."""
         query = Query() if query is None else query
-        require("query", query, Query, "a Query")
+        require_type("query", query, Query, "a Query")
         where_clause, sql_values = entry.build_condition(query)
         limit = -1 if query.limit is None else query.limit
         sql = f"SELECT {', '.join(entry.FIELDS)} FROM entry{where_clause} {_NEWEST}"
@@ -192,10 +192,10 @@ class Index:
 
     def problems(self) -> list[Problem]:
         rows = self._query("SELECT id, sentence FROM problem ORDER BY id")
-        return [Problem(ref_names.CHECKPOINTS + ids.from_bytes(id_), text) for id_, text in rows]
+        return [Problem(ref_names.CHECKPOINTS + ids.id_from_bytes(id_), text) for id_, text in rows]
 
     def oids(self) -> dict[str, str]:
-        return {ids.from_bytes(id_): oid.hex() for id_, oid in self._query(_STORED)}
+        return {ids.id_from_bytes(id_): oid.hex() for id_, oid in self._query(_STORED)}
 
     def runs(self) -> list[str]:
         return [row[0] for row in self._query(entry.RUN_IDS)]
@@ -211,7 +211,7 @@ class Index:
 
     def run_rows(self) -> list[tuple[Any, ...]]:
         """Return a row with the columns of `entry.RUNS` for each run, newest run first."""
-        return [(*row[:2], ids.from_bytes(row[2]), *row[3:]) for row in self._query(entry.RUNS)]
+        return [(*row[:2], ids.id_from_bytes(row[2]), *row[3:]) for row in self._query(entry.RUNS)]
 
     def sizes(self) -> tuple[int, dict[str, tuple[int, str, str]]]:
         """Count the checkpoints.
@@ -219,7 +219,9 @@ class Index:
         Returns the total, and by run the number and the first checkpoint with its document's oid.
         """
         (total_count, *_), *rows = self._query(entry.SIZES)
-        sizes = {run: (count, ids.from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows}
+        sizes = {
+            run: (count, ids.id_from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows
+        }
         return total_count, sizes
 
     def refresh(self) -> None:
@@ -234,7 +236,7 @@ class Index:
                 return otherwise
 
     def remember_changed(self, counts: Iterable[tuple[str, int]]) -> None:
-        rows = [(count, ids.to_bytes(id_)) for id_, count in counts]
+        rows = [(count, ids.id_to_bytes(id_)) for id_, count in counts]
         update_sql = "UPDATE entry SET changed = ? WHERE id = ?"
         self.access_cache(lambda connection: connection.executemany(update_sql, rows), None)
 
@@ -316,10 +318,10 @@ class Index:
         oids = [oid.hex() for _, oid in refs]
         documents = ref_names.read_documents(self._repository, self._objects, oids)
         for (id_, oid), document in zip(refs, documents, strict=True):
-            ref = ref_names.CHECKPOINTS + ids.from_bytes(id_)
+            ref = ref_names.CHECKPOINTS + ids.id_from_bytes(id_)
             try:
                 document_bytes = ref_names.require_document(document, ref, oid.hex())
-                header = read_safely(ref, partial(decode_summary, document_bytes, ref))
+                header = read_or_raise_invalid(ref, partial(decode_summary, document_bytes, ref))
             except InvalidCheckpoint as error:
                 problems.append((id_, oid, error.message, document is None))
                 continue

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.refs import RefMoved, Refs, RefUpdate
 from gitckpt.model import ids, toml
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import InvalidCheckpoint, RunExists, UsageError
-from gitckpt.model.skip_invalid import read_safely
+from gitckpt.model.skip_invalid import read_or_raise_invalid
 from gitckpt.model.table import parse_record
 from gitckpt.store.records import ref_names
 
@@ -44,13 +44,13 @@ def render_document(key: str, run: str) -> bytes:
 
 def parse_run(content: tuple[str, bytes] | None, ref: str) -> str:
     """Return the run in a key's document; `content` is the object's kind and bytes."""
-    return read_safely(ref, lambda: _parse_run(content, ref))
+    return read_or_raise_invalid(ref, lambda: _parse_run(content, ref))
 
 
 def _parse_run(content: tuple[str, bytes] | None, ref: str) -> str:
     blob = content[1] if content is not None and content[0] == "blob" else b""
-    hint = f"see the document: git cat-file -p {shell_word(ref)}; "
-    hint += f"delete the key: git update-ref -d {shell_word(ref)}"
+    hint = f"see the document: git cat-file -p {shell_quoted(ref)}; "
+    hint += f"delete the key: git update-ref -d {shell_quoted(ref)}"
     version, key, run = map(parse_record(blob, ref, "key", hint).get, ("version", "key", "run"))
     is_valid_run = type(version) is int and isinstance(run, str) and ids.is_run_id(run)
     if not is_valid_run or not isinstance(key, str):

@@ -86,13 +86,13 @@ class Proposal:
             self.fields["parent"] = previous["id"] if previous else None
             from gitckpt.model import phase  # outside of runs, nothing is carried on
 
-            phase.carry_tables(self.fields, previous or {})
+            phase.copy_run_tables(self.fields, previous or {})
         if self.change is not None:
             carried = self.change(carried)
         if self.state is not None and self.fields.get("rewound_to") is None:
             # `carried` is empty if this store wrote last.
             self.state.update((key, carried[key]) for key in self.keeps if key in carried)
-        return document.render(self.fields, carried if self.state is None else self.state)
+        return document.render_document(self.fields, carried if self.state is None else self.state)
 
     def list_guard_updates(self) -> list[RefUpdate]:
         updates = [self.guard.update()] if self.guard is not None else []
@@ -178,7 +178,7 @@ class Recorder:
         objects: list[Item] = [("blob", data) for _, data in drafts]
         if commit:  # before the refs: a kill leaves an extra line
             note_lines = [
-                note.format_link(n["id"], n["phase"], n["timestamp"]) for n, _ in documents
+                note.format_note_line(n["id"], n["phase"], n["timestamp"]) for n, _ in documents
             ]
             notes.queue(repository, {commit: note_lines})
         flushed = any((keys.get("worktree") or {}).get("operation") for keys, _ in documents)

@@ -8,7 +8,7 @@ from gitckpt.git.lock import FileLock
 from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.refs import RefUpdate
 from gitckpt.model import ids
-from gitckpt.model.note import format_link
+from gitckpt.model.note import format_note_line
 from gitckpt.model.values import dataclass
 from gitckpt.store import notes
 
@@ -71,18 +71,18 @@ def make_link_lines(entries: Iterable[CheckpointInfo]) -> dict[str, list[str]]:
     lines_by_commit: dict[str, list[str]] = {}
     for entry in entries:
         if entry.git_sha:
-            line = format_link(entry.id, entry.label, entry.timestamp)
+            line = format_note_line(entry.id, entry.label, entry.timestamp)
             lines_by_commit.setdefault(entry.git_sha, []).append(line)
     return lines_by_commit
 
 
 def is_uuid_ref(ref: str) -> bool:
-    return ref.startswith(CHECKPOINTS) and ids.is_id(ref.removeprefix(CHECKPOINTS))
+    return ref.startswith(CHECKPOINTS) and ids.is_checkpoint_id(ref.removeprefix(CHECKPOINTS))
 
 
 def is_foreign(ref: str) -> bool:
     """Return whether a ref in `refs/checkpoints/` is another tool's: it has no UUID."""
-    return ref.startswith(CHECKPOINTS) and not ids.is_id(ref.removeprefix(CHECKPOINTS))
+    return ref.startswith(CHECKPOINTS) and not ids.is_checkpoint_id(ref.removeprefix(CHECKPOINTS))
 
 
 def plan_refs(

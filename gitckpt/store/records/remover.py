@@ -12,8 +12,8 @@ from gitckpt.git.files import private_dirs
 from gitckpt.git.refs import LockHeld, RefMoved, Refs, RefUpdate
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import CkptError
-from gitckpt.model.ids import is_id
-from gitckpt.model.skip_invalid import read_safely
+from gitckpt.model.ids import is_checkpoint_id
+from gitckpt.model.skip_invalid import read_or_raise_invalid
 from gitckpt.store import local_checkpoints, notes
 from gitckpt.store.records import commit_refs, keys, ref_names
 from gitckpt.store.records.entry import ById, CheckpointInfo, Query
@@ -40,7 +40,7 @@ def read_interrupted_removals(repository: Repository) -> set[str]:
         with open(
             path, encoding="ascii", errors="replace", opener=private_dirs.open_private_file
         ) as file:
-            return set(filter(is_id, file.read().splitlines()))
+            return set(filter(is_checkpoint_id, file.read().splitlines()))
     except OSError:
         return set()  # the object refs are deleted once they are old
 
@@ -159,13 +159,13 @@ class Remover:
 
     def _list_commits(self) -> set[str] | None:
         try:
-            return read_safely(ref_names.CHECKPOINTS, self._index.commits)
+            return read_or_raise_invalid(ref_names.CHECKPOINTS, self._index.commits)
         except CkptError:
             return None
 
     def _select(self, query: Query) -> Sequence[CheckpointInfo]:
         try:
-            return read_safely(ref_names.CHECKPOINTS, partial(self._index.select, query))
+            return read_or_raise_invalid(ref_names.CHECKPOINTS, partial(self._index.select, query))
         # A checkpoint to be removed may be broken. Run heads are then deleted, not moved: readers
         # use the newest checkpoint left, and `verify --repair` restores the head.
         except CkptError:

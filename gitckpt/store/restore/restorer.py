@@ -21,7 +21,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import modules, operation
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
-from gitckpt.model.arguments import join_first, quote_path, shell_word
+from gitckpt.model.arguments import join_first, quote_path, shell_quoted
 from gitckpt.model.checkpoint import SAFETY, Checkpoint
 from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.model.values import dataclass, field, replace
@@ -536,7 +536,7 @@ class _Restore:
         if source.branch is not None:
             end = "-- " if source.branch.startswith("-") else ""  # fetched: may be any text
             circumstance = f"on {source.branch}"
-            advice = f"; to switch to that branch: git switch {end}{shell_word(source.branch)}"
+            advice = f"; to switch to that branch: git switch {end}{shell_quoted(source.branch)}"
         remark = f"the checkpoint was made {circumstance}, at the same commit{advice}"
         return [f"HEAD stays at {position}; {remark}", *remarks]
 

@@ -15,7 +15,7 @@ from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration, modules
 from gitckpt.model import ids
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.checkpoint import SAFETY, Checkpoint, Submodule
 from gitckpt.model.document import shorten_message
 from gitckpt.model.errors import CkptError, WorktreeError
@@ -359,7 +359,7 @@ class Submodules:
             return
         advice, reason = _advise_moving(old), f"its repository is checked out at {decode_path(old)}"
         if self._paths:
-            quoted_paths = [shell_word(decode_path(name)) for name in (path, old)]
+            quoted_paths = [shell_quoted(decode_path(name)) for name in (path, old)]
             short_id = self._checkpoint.id[: ids.SHORT]
             advice = f"restore both: git ckpt restore {short_id} -- {' '.join(quoted_paths)}"
         raise _Unavailable(reason, hint=advice)
@@ -406,8 +406,8 @@ def _no_checkpoint_error(path: bytes, checkpoint: str, first: str = "") -> _Unav
 
 
 def _prefix_cd(path: bytes, advice: str | None) -> str:
-    return f"{_INSIDE}{shell_word(decode_path(path))}: {advice}" if advice else ""
+    return f"{_INSIDE}{shell_quoted(decode_path(path))}: {advice}" if advice else ""
 
 
 def _advise_moving(path: bytes) -> str:
-    return f"move away: {shell_word(decode_path(path))}"
+    return f"move away: {shell_quoted(decode_path(path))}"

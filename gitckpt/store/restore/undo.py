@@ -19,7 +19,7 @@ from gitckpt.git.objects import diff
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import IndexGone
 from gitckpt.model import ids
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.checkpoint import SAFETY, Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError, WorktreeError
 from gitckpt.model.values import dataclass, field
@@ -252,7 +252,9 @@ def _load_stack(repository: Repository) -> UndoStack | None:
             stack_document = json.load(file)
         stack = UndoStack(*(stack_document[key] for key in _KEYS))
         id_lists = stack.undo, stack.redo
-        if not all(isinstance(ids_, list) and all(map(ids.is_id, ids_)) for ids_ in id_lists):
+        if not all(
+            isinstance(ids_, list) and all(map(ids.is_checkpoint_id, ids_)) for ids_ in id_lists
+        ):
             return None
         if not all(isinstance(oid, str) for oid in stack.oids.values()):
             return None
@@ -263,7 +265,9 @@ def _load_stack(repository: Repository) -> UndoStack | None:
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     stack.position, stack.open = (
-        checkpoint_id if isinstance(checkpoint_id, str) and ids.is_id(checkpoint_id) else None
+        checkpoint_id
+        if isinstance(checkpoint_id, str) and ids.is_checkpoint_id(checkpoint_id)
+        else None
         for checkpoint_id in (stack.position, stack.open)
     )
     return stack
@@ -278,7 +282,7 @@ def _write(repository: Repository, stack: UndoStack) -> None:
     try:
         regular.write_private_file(path, json.dumps(stack_document).encode(), flushed=True)
     except OSError as error:
-        command = f"mv {shell_word(path)} {shell_word(f'{path}.old')}"
+        command = f"mv {shell_quoted(path)} {shell_quoted(f'{path}.old')}"
         hint = f"move the directory away: {command}" if error.errno == EISDIR else None
         raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None
     fsync.flush([repository.git_dir])

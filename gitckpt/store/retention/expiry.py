@@ -15,10 +15,19 @@ from gitckpt.git.objects.diff import DiffCounter, diff_trees
 from gitckpt.git.objects.encoding import empty_tree_oid
 from gitckpt.git.repository import Repository
 from gitckpt.model import budget, note, policy, times
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, SAFETY, SUBMODULE
 from gitckpt.model.errors import BusyError, CkptError, UsageError, WorktreeError
-from gitckpt.model.policy import ALL, DAY, HOUR, Candidate, Decision, Newest, Place, Policy
+from gitckpt.model.policy import (
+    ALL,
+    DAY,
+    HOUR,
+    Decision,
+    ExpiryCandidate,
+    NewestKept,
+    Place,
+    Policy,
+)
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store import local_checkpoints, notes, submodules
 from gitckpt.store.checkpoints import Checkpoints
@@ -89,7 +98,11 @@ def _read_clock(repository: Repository) -> list[int] | None:
 
 
 def decide_thinning(
-    store: Checkpoints, entries: ById, staying: Sequence[Candidate], rules: Policy, newest: Newest
+    store: Checkpoints,
+    entries: ById,
+    staying: Sequence[ExpiryCandidate],
+    rules: Policy,
+    newest: NewestKept,
 ) -> dict[str, Decision]:
     """Decide which checkpoints to remove because later checkpoints contain them.
 
@@ -98,7 +111,7 @@ def decide_thinning(
     instant = store.clock()
     local = LocalCheckpoints.read(store.repository)
     local_candidates = [candidate for candidate in staying if local.is_ours(entries[candidate.id])]
-    if not (spans := policy.find_spans(local_candidates, rules, newest, now=instant)):
+    if not (spans := policy.find_groups_to_thin(local_candidates, rules, newest, now=instant)):
         return {}
     used = runs.referenced_checkpoints(store) | ownership.checkpoints_of_worktrees(store.repository)
     due_entries = [entries[candidate.id] for span in spans for candidate in span.due]
@@ -205,7 +218,7 @@ def remove_run(store: Checkpoints, run: str) -> int:
     if not fate.expires:
         hint = "solve that, then run: "
         if fate.path is not None and worktree.HOLDS in fate.reason:
-            hint = f"save or move these files: git -C {shell_word(fate.path)} ckpt save; "
+            hint = f"save or move these files: git -C {shell_quoted(fate.path)} ckpt save; "
             hint += "then run: "
         raise WorktreeError(f"run {run} stays: {fate.reason}", hint=f"{hint}git ckpt remove {run}")
     _forget_removed_runs(store)
@@ -318,12 +331,12 @@ def expire_outside_runs(
     )
     tagged_oids = set(tags.decode("ascii").split())
     candidates = [_make_candidate(entry, tagged_oids) for entry in entries]
-    decisions = {d.id: d for d in policy.decide_all(candidates, rules, newest, now=instant)}
+    decisions = {d.id: d for d in policy.decide_expiry(candidates, rules, newest, now=instant)}
     min_age = min(rules.rewritten_older_than, rules.older_than)
     old = [entry for entry in entries if instant - entry.time >= min_age]
     if amended := _rewritten(store, [entry for entry in old if not decisions[entry.id].expires]):
         candidates = [replace(c, rewritten=c.id in amended) for c in candidates]
-        decisions = {d.id: d for d in policy.decide_all(candidates, rules, newest, now=instant)}
+        decisions = {d.id: d for d in policy.decide_expiry(candidates, rules, newest, now=instant)}
     kept = [candidate for candidate in candidates if not decisions[candidate.id].expires]
     decisions |= decide_thinning(store, by_id, kept, rules, newest)
     expired_entries = {id_: by_id[id_] for id_, decision in decisions.items() if decision.expires}
@@ -334,7 +347,9 @@ def expire_outside_runs(
     return [(entry, decisions[id_]) for id_, entry in expired_entries.items()], failures
 
 
-def _due(store: Checkpoints, rules: Policy, instant: int) -> tuple[list[CheckpointInfo], Newest]:
+def _due(
+    store: Checkpoints, rules: Policy, instant: int
+) -> tuple[list[CheckpointInfo], NewestKept]:
     # Local checkpoints count first: fetched ones with future dates must not displace them.
     local_ids = LocalCheckpoints.read(store.repository).ids_as_written(store.index.oids())
     hook_query, safety_query = Query(triggers=HOOK_TRIGGERS), Query(triggers=[SAFETY])
@@ -345,7 +360,7 @@ def _due(store: Checkpoints, rules: Policy, instant: int) -> tuple[list[Checkpoi
         entries = store.list(Query(in_run=False))
         triggers = {entry.trigger for entry in entries} - {SAFETY, SUBMODULE}
         oldest = _nth_newest(store, Query(triggers=sorted(triggers)), local, rules.keep_last)
-        return list(entries), Newest(oldest, oldest, safety_limit)
+        return list(entries), NewestKept(oldest, oldest, safety_limit)
     entries_by_id: dict[str, CheckpointInfo] = {}
     for query, age in (
         (hook_query, min(rules.older_than, rules.rewritten_older_than)),
@@ -358,7 +373,7 @@ def _due(store: Checkpoints, rules: Policy, instant: int) -> tuple[list[Checkpoi
     # The later limit: at least `keep_last` checkpoints of both kinds together are as new.
     shared_limit = max(limit for limit in limits if limit is not None) if rules.keep_last else None
     entries = sorted(entries_by_id.values(), key=_sort_key, reverse=True)
-    return entries, Newest(limits[0], shared_limit, safety_limit)
+    return entries, NewestKept(limits[0], shared_limit, safety_limit)
 
 
 def _nth_newest(store: Checkpoints, kind: Query, local: Query, count: int) -> Place | None:
@@ -377,10 +392,10 @@ def _sort_key(entry: CheckpointInfo) -> Place:
     return entry.time, entry.id
 
 
-def _make_candidate(entry: CheckpointInfo, tagged: set[str]) -> Candidate:
+def _make_candidate(entry: CheckpointInfo, tagged: set[str]) -> ExpiryCandidate:
     is_tagged = not tagged.isdisjoint((entry.oid, entry.git_sha))
     details = entry.branch, entry.agent is not None, is_tagged
-    return Candidate(entry.id, entry.time, entry.trigger, entry.run, False, *details)
+    return ExpiryCandidate(entry.id, entry.time, entry.trigger, entry.run, False, *details)
 
 
 def _rewritten(store: Checkpoints, entries: Infos) -> set[str]:
@@ -393,7 +408,9 @@ def _rewritten(store: Checkpoints, entries: Infos) -> set[str]:
     noted_lines = GitNotes(store.repository, store.objects, ref_names.NOTES).read_all_notes()
     new_commits: set[str] = set()
     for commit, lines in chain(pending_lines.items(), noted_lines):
-        new_commits |= {commits.get(note.link_id(line), commit) for line in lines or ()} - {commit}
+        new_commits |= {commits.get(note.leading_id(line), commit) for line in lines or ()} - {
+            commit
+        }
     existing = set(store.repository.cat_file.list_existing_objects(sorted(new_commits)))
     tips = list_tips(store) if existing else set()
     gone = new_commits - existing | graph.find_commits_outside(

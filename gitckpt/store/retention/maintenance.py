@@ -134,7 +134,7 @@ def read_last(repository: Repository) -> MaintenanceState:
     if outcome == _NEVER:
         return MaintenanceState()
     try:
-        return MaintenanceState(started, times.from_text(ended), outcome)
+        return MaintenanceState(started, times.parse_timestamp(ended), outcome)
     except ValueError:
         lock = os.path.join(repository.private_dir, ref_names.MAINTENANCE_LOCK)
         is_at_work = is_locked(lock) is not False

@@ -58,7 +58,7 @@ def decide_fates(
     may_expire = len(unfinished_runs) < len(infos) or rules.everything
     referrers = _map_referrers(store, unfinished_runs) if may_expire else {}
     candidates = [RunCandidate(i.run, i.time, i.status, referrers.get(i.run, ())) for i in infos]
-    decide_all = partial(policy.decide_runs, policy=rules, now=store.clock())
+    decide_all = partial(policy.decide_run_expiry, policy=rules, now=store.clock())
     decisions = {decision.id: decision for decision in decide_all(candidates)}
     # Imported checkpoints have the times of their files, so age counts from the import.
     if import_times := _import_times(store, {run for run in decisions if decisions[run].expires}):
@@ -100,7 +100,9 @@ def squashable(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[Chec
     candidates: dict[str, tuple[CheckpointInfo, str]] = {}
     remaining_oids: dict[str, str] = {}
     for chain in chains.values():
-        phases = policy.find_squashed((entry.id, entry.label, entry.trigger) for entry in chain)
+        phases = policy.find_squashed_progress(
+            (entry.id, entry.label, entry.trigger) for entry in chain
+        )
         for entry in chain if phases else ():
             if entry.id in phases:
                 candidates[entry.id] = entry, phases[entry.id]
@@ -215,7 +217,7 @@ def _import_times(store: Checkpoints, due: Collection[str]) -> dict[str, int]:
     newest = heads.find_newest_by_run(store.index, store.repository, due) if due else {}
     oids = {entry.id: entry.oid for entry in newest.values() if entry.trigger.startswith(IMPORT)}
     origins = {str(document.run): document.imported for document in _read_documents(store, oids)}
-    return {run: times.from_text(origin.at) for run, origin in origins.items() if origin}
+    return {run: times.parse_timestamp(origin.at) for run, origin in origins.items() if origin}
 
 
 def _keep_result(fate: Fate, chain: Sequence[CheckpointInfo]) -> Fate:

@@ -15,7 +15,7 @@ from gitckpt.git.lock import FileLock
 from gitckpt.git.objects import diff
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration, modules
-from gitckpt.model.arguments import join_first, shell_word
+from gitckpt.model.arguments import join_first, shell_quoted
 from gitckpt.model.checkpoint import SUBMODULE, Checkpoint, Omitted
 from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.model.values import replace
@@ -156,7 +156,7 @@ def delete_directory(path: str) -> None:
         if reason is None:
             name = error.filename if isinstance(error.filename, str) else path
             reason = f"{name}: {error.strerror}"
-            hint = f"see why: ls -la {shell_word(path)}; then run"
+            hint = f"see why: ls -la {shell_quoted(path)}; then run"
         raise WorktreeError(f"cannot delete {path}: {reason}", hint=f"{hint}: {HOLDER}") from None
 
 
@@ -224,7 +224,7 @@ def _reason_to_keep(store: Checkpoints, newest: Checkpoint, git_dir: str, path: 
     if not ownership.is_same_directory(administration.git_dir_of(path), git_dir):
         if (moved := administration.find_moved(store.repository, git_dir, path)) is not None:
             return (
-                f"the worktree was moved to {moved}; run: git worktree repair {shell_word(moved)}"
+                f"the worktree was moved to {moved}; run: git worktree repair {shell_quoted(moved)}"
             )
         return f"{path} is no longer the worktree of the run" if os.path.lexists(path) else None
     is_broken = administration.lacks_commondir(store.repository, git_dir)

@@ -11,7 +11,7 @@ from gitckpt.git.worktree import administration
 from gitckpt.model import codec, ids, phase, runstate, times
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, PHASE, RESCUE, SAFETY, STEP, WITHIN
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError
-from gitckpt.model.phase import NOT_PHASES, REWOUND, split
+from gitckpt.model.phase import NOT_PHASES, REWOUND, split_label
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store import local_checkpoints, submodules
 from gitckpt.store.checkpoints import Checkpoints
@@ -44,14 +44,14 @@ class Attempts:
     def phases(self, completed: Iterable[str]) -> list[str]:
         """Return the run's phases: `completed` first, the rest in order of their start."""
         entries = trust.list_local(self._store, Query(run=self._run))
-        names = [split(e.label)[0] for e in entries if e.trigger not in (*WITHIN, STEP)]
+        names = [split_label(e.label)[0] for e in entries if e.trigger not in (*WITHIN, STEP)]
         phases = [name for name in reversed(names) if name not in NOT_PHASES]
         return list(dict.fromkeys([*completed, *phases]))
 
     def attempts_at(self, phase: str) -> int:
         if self._attempts is None:
             entries = trust.list_local(self._store, Query(run=self._run, status="started"))
-            self._attempts = Counter(split(e.label)[0] for e in entries if e.trigger == PHASE)
+            self._attempts = Counter(split_label(e.label)[0] for e in entries if e.trigger == PHASE)
         return self._attempts[phase]
 
     def count_attempt(self, attempt: Attempt) -> None:
@@ -93,7 +93,7 @@ class Attempts:
             rewind_target = None
             if entry.label == REWOUND:
                 rewind_target = trust.read(self._store, self._run, entry.id).rewound_to
-            elif entry.trigger not in _NOT_BY_DRIVER and split(entry.label)[0] == phase:
+            elif entry.trigger not in _NOT_BY_DRIVER and split_label(entry.label)[0] == phase:
                 return self.has_changed_since(entry.id)
         return self.has_changed_since(newest)
 
@@ -142,7 +142,9 @@ def list_summaries(store: Checkpoints) -> list[RunInfo]:
         has_report = report[0] is not None and driven_label != ref_names.RUN_COMPLETE
         shown = _reported_label(store, *report) if has_report else driven_label
         by_driver = not has_report
-        status = runstate.status(shown, label, driven=is_held, stalled=is_slow, by_driver=by_driver)
+        status = runstate.status_of_run(
+            shown, label, driven=is_held, stalled=is_slow, by_driver=by_driver
+        )
         shown, path = shown if shown and status != runstate.OPEN else label, paths.get(run)
         infos.append(RunInfo(run, status, shown, time, started, newest, branch, path, lease))
     return infos
@@ -158,7 +160,7 @@ def _worktree_paths(store: Checkpoints, runs: Sequence[str]) -> dict[str, str]:
 
 
 def _reported_label(store: Checkpoints, label: str, oid: str, trigger: str) -> str:
-    name, status = phase.split(label)
+    name, status = phase.split_label(label)
     if trigger not in (STEP, OF_TRACKS) or status == "complete":
         return label
     # The next step may have begun, so the state decides.
@@ -172,7 +174,7 @@ def _reported_label(store: Checkpoints, label: str, oid: str, trigger: str) -> s
         name, status = str(loop.get("current_step")), str(loop.get("step_status")).lower()
         if status in ("blocked", "failed"):
             return f"{name}-{status}"
-    return f"{phase.split(label)[0]}-progress"
+    return f"{phase.split_label(label)[0]}-progress"
 
 
 def _local_row(store: Checkpoints, run: str) -> RowFields:
@@ -180,7 +182,7 @@ def _local_row(store: Checkpoints, run: str) -> RowFields:
     newest, entry_times = entries[0], [entry.time for entry in entries]
     driven = next((entry.label for entry in entries if is_made_by_driver(entry)), None)
     report: list[str | None] = [None, None, None]
-    if driven is None or phase.split(driven)[0] == "run":
+    if driven is None or phase.split_label(driven)[0] == "run":
         last = next((entry for entry in entries if reports_status(entry)), None)
         report = [last.label, last.oid, last.trigger] if last is not None else report
     return max(entry_times), newest.id, newest.branch, newest.label, driven, entry_times[-1], report
@@ -266,7 +268,7 @@ def _latest_outside_runs(store: Checkpoints) -> Checkpoint | None:
         labels = [entry.label for entry in reports]
         has_completed = ref_names.RUN_COMPLETE in labels
         latest = reports[: labels.index(ref_names.RUN_COMPLETE)] if has_completed else reports
-        phases = [entry for entry in latest if split(entry.label)[0] not in NOT_PHASES]
+        phases = [entry for entry in latest if split_label(entry.label)[0] not in NOT_PHASES]
         checkpoint = _first_readable(store, phases)
         if checkpoint is not None or has_completed or len(entries) < _FIRST:
             return checkpoint
@@ -334,7 +336,7 @@ def read(store: Checkpoints, run: str) -> History:
     events: dict[str, Event] = {name: Event(name, PENDING) for name in names}
     current_phase = ""
     for checkpoint in chain:
-        name, status = phase.split(checkpoint.label)
+        name, status = phase.split_label(checkpoint.label)
         if name in phase.NOT_PHASES or checkpoint.trigger in _WITHIN:
             continue
         events[name] = _advance_event(events.get(name, Event(name, PENDING)), checkpoint, status)

@@ -51,7 +51,7 @@ def is_trusted(store: Checkpoints, checkpoint: Checkpoint) -> bool:
 def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
     """Return a checkpoint; raise `Untrusted` if it was not written or adopted here."""
     ref = ref_names.CHECKPOINTS + checkpoint_id
-    oid = store.refs.read_ref(ref) if ids.is_id(checkpoint_id) else None
+    oid = store.refs.read_ref(ref) if ids.is_checkpoint_id(checkpoint_id) else None
     if oid is None:
         return store.read(checkpoint_id)  # raises the error
     checkpoint = codec.decode(
@@ -166,7 +166,7 @@ def _files(store: Checkpoints, checkpoint: Checkpoint, previous: Checkpoint | No
 
 def _describe_state(checkpoint: Checkpoint, previous: Checkpoint | None) -> list[str]:
     old = dict(previous.state) if previous is not None else {}
-    changes = jsonable.compare(old, dict(checkpoint.state))
+    changes = jsonable.compare_states(old, dict(checkpoint.state))
     return [
         f"{c.pointer} is gone" if c.is_removed else f"{c.pointer} = {_json(c.new)}" for c in changes
     ]

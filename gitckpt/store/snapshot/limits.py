@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from gitckpt.git import config
 from gitckpt.git.contents import attributes
 from gitckpt.git.contents.attributes import ConversionSettings
-from gitckpt.model.arguments import as_words, require, require_number, require_seconds
+from gitckpt.model.arguments import as_command_words, require_number, require_seconds, require_type
 from gitckpt.model.values import dataclass, field, replace
 
 TYPE_CHECKING = False
@@ -118,8 +118,8 @@ class Limits:
         require_number("max_file_size", self.max_file_size, may_be_none=True)
         require_number("max_total_size", self.max_total_size, may_be_none=True)
         for name in ("secrets", "include"):
-            object.__setattr__(self, name, as_words(name, getattr(self, name)))
-        require("submodules", self.submodules, bool, "True or False")
+            object.__setattr__(self, name, as_command_words(name, getattr(self, name)))
+        require_type("submodules", self.submodules, bool, "True or False")
         require_seconds("timeout", self.timeout)
 
     def automatic(self) -> Limits:

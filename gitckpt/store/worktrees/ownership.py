@@ -105,7 +105,7 @@ def owner_at(repository: Repository, path: str) -> Owner | None:
 
 def is_locked_by_gitckpt(git_dir: str) -> bool:
     prefix, _, name = (administration.read_lock_reason(git_dir) or "").partition(" ")
-    return prefix == LOCK_REASON and (ids.is_run_id(name) or ids.is_id(name))
+    return prefix == LOCK_REASON and (ids.is_run_id(name) or ids.is_checkpoint_id(name))
 
 
 def is_locked_by_user(git_dir: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.values import dataclass, field
 
@@ -164,7 +164,7 @@ def _choose_path(situation: Situation, current: str | None) -> str:
         return requested
     hint = "omit the directory to continue in that worktree"
     if not path_states[requested].exists and not situation.has_submodules:
-        arguments = f"{shell_word(current)} {shell_word(requested)}"
+        arguments = f"{shell_quoted(current)} {shell_quoted(requested)}"
         hint += f"; or move the worktree: git worktree move -f -f {arguments}"
     message = f"run {situation.target.run} has a worktree already, at {current}"
     raise WorktreeError(message, hint=hint)
@@ -186,9 +186,9 @@ def _choose_action(situation: Situation, state: PathState) -> str:
     )
     if state.other_repository is not None:
         message = f"{path} is a worktree of another repository: {state.other_repository}"
-        hint = f"{into_command} {shell_word(name)} --into DIR"
+        hint = f"{into_command} {shell_quoted(name)} --into DIR"
     elif made_by_gitckpt and state.git_dir is None:  # git refuses to remove such a worktree
-        hint = f"move it away: mv {shell_word(path)} {shell_word(f'{path}.old')}"
+        hint = f"move it away: mv {shell_quoted(path)} {shell_quoted(f'{path}.old')}"
         message = f"{path} is a worktree of gitckpt whose .git is not a regular file"
         if not state.has_dot_git:
             message = f"{path} is a worktree of gitckpt whose .git is gone"
@@ -202,7 +202,9 @@ def _choose_action(situation: Situation, state: PathState) -> str:
 def _require_forgettable(entry: Registration, path: str) -> None:
     if entry.has_submodules:
         message = f"{path} is gone, but {entry.git_dir} has repositories of its submodules"
-        removal = f"else, when you need none of these: git worktree remove -f -f {shell_word(path)}"
+        removal = (
+            f"else, when you need none of these: git worktree remove -f -f {shell_quoted(path)}"
+        )
         hint = f"if the worktree was moved: git worktree repair NEW-PATH; {removal}"
         raise WorktreeError(message, hint=hint)
 

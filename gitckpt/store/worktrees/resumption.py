@@ -13,7 +13,7 @@ from gitckpt.git.repository import BRANCHES, OF_A_WORKTREE, Repository
 from gitckpt.git.worktree import administration, modules, operation
 from gitckpt.git.worktree import index as intent
 from gitckpt.git.worktree.index import PrivateIndex
-from gitckpt.model.arguments import quote_path, require_path, shell_word
+from gitckpt.model.arguments import quote_path, require_path, shell_quoted
 from gitckpt.model.checkpoint import CLEAN, IMPORT, RESCUE, Checkpoint, Worktree
 from gitckpt.model.document import shorten_message
 from gitckpt.model.errors import WorktreeError
@@ -161,7 +161,7 @@ def resume(
         ).open()
     submodule_remarks = submodules.finish(store, opened.path, checkpoint, limits)
     if is_driven and submodule_remarks:
-        path, command = shell_word(opened.path), f"git ckpt resume {checkpoint.run}"
+        path, command = shell_quoted(opened.path), f"git ckpt resume {checkpoint.run}"
         hint = f"do that in {path}; then, or to continue without submodules: {command}"
         raise WorktreeError("; ".join(submodule_remarks), hint=hint)
     remarks = [*resume_plan.remarks, *opened.remarks]

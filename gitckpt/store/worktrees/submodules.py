@@ -13,7 +13,7 @@ from gitckpt.git.process import GitError
 from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration, modules, operation
 from gitckpt.model import ids
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.checkpoint import SAFETY, Checkpoint, Submodule
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.store import local_checkpoints, submodules
@@ -77,7 +77,7 @@ def _make_all(
         except CkptError as error:
             init_command = submodules.init_command(path)
             restore_command = f"git ckpt restore {checkpoint.id[: ids.SHORT]}"
-            place = f"after cd {shell_word(os.fsdecode(above))}" if above else "in this worktree"
+            place = f"after cd {shell_quoted(os.fsdecode(above))}" if above else "in this worktree"
             if isinstance(error, _CheckpointMissing):  # `init` makes the repository to fetch into
                 cure = f"{place}: {init_command}; {error.hint}; then {restore_command}"
             else:
@@ -123,7 +123,7 @@ def _open_or_copy(
             repository = modules.attach_worktree(copy, modules.checkout_path(worktree, path) or "")
     except GitError as error:  # git does not copy a repository with missing objects
         message = f"git cannot copy its repository: {error.message}"
-        hint = f"list the missing objects: git --git-dir={shell_word(source.git_dir)} ckpt verify"
+        hint = f"list the missing objects: git --git-dir={shell_quoted(source.git_dir)} ckpt verify"
         raise WorktreeError(message, hint=hint) from None
     if repository is None:
         raise WorktreeError("other files are at its path")
@@ -140,7 +140,7 @@ def _record_partial_files(store: Checkpoints, captured: Checkpoint, limits: Limi
     paths = repository.git.run("ls-files", "--others", "-z").out.split(b"\0")[:-1]
     has_all_files = opener.blobs_of(repository, tree).keys() >= {*paths}
     if files.degraded or files.omitted or not has_all_files:
-        restore_command = f"git -C {shell_word(worktree)} ckpt restore {captured.id[: ids.SHORT]}"
+        restore_command = f"git -C {shell_quoted(worktree)} ckpt restore {captured.id[: ids.SHORT]}"
         raise WorktreeError(f"its files are incomplete; to restore them: {restore_command}")
     message, state = f"before the restore of {captured.id[: ids.SHORT]}", {"path": worktree}
     store.record(ref_names.SAFETY_COMPLETE, state, worktree=files, trigger=SAFETY, message=message)

@@ -9,7 +9,7 @@ from typing import Any
 
 from gitckpt import Checkpoint, Query, Store
 from gitckpt.model.checkpoint import PHASE, POST_COMMIT
-from gitckpt.model.phase import split
+from gitckpt.model.phase import split_label
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.runs.summary import list_summaries
 from gitckpt.store.store import inside
@@ -224,7 +224,9 @@ class Project:
         found = require_whole(self.checkout)
         chain = [found[name] for name in require_runs(self.checkout, found)[run]]
         assert (POST_COMMIT in {checkpoint.trigger for checkpoint in chain}) == self._hooks
-        labels = [split(checkpoint.label) for checkpoint in chain if checkpoint.trigger == PHASE]
+        labels = [
+            split_label(checkpoint.label) for checkpoint in chain if checkpoint.trigger == PHASE
+        ]
         assert [name for name, status in labels if status == "complete"] == [*PHASES, "run"]
         for phase in PHASES:
             numbers = attempts(chain, phase)

@@ -117,7 +117,7 @@ def test_a_file_with_a_secret_is_captured_and_named(plain: Store, main_checkout:
     read = plain.read(made.id)
     assert read.worktree == made.worktree
     said = {"path": "config.py", "rule": "github-pat", "line": 2, "digest": suspect.digest}
-    assert jsonable.to_document(read)["worktree"]["suspects"] == [said]
+    assert jsonable.checkpoint_to_json(read)["worktree"]["suspects"] == [said]
 
 
 def test_a_committed_secret_is_not_named_again(plain: Store, main_checkout: Checkout) -> None:

@@ -50,7 +50,7 @@ class TestWhatCosts:
 
 
 def test_what_nobody_has_foreseen_is_said_of_this_ref(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(text: str, limits: budget.Budget) -> None:
+    def fail(text: str, limits: budget.SizeLimits) -> None:
         raise MemoryError("no room")
 
     monkeypatch.setattr(toml, "loads", fail)

@@ -91,7 +91,7 @@ class TestManyDocuments:
         self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, many: int
     ) -> None:
         monkeypatch.setattr(ref_names, "_MANY", many)
-        monkeypatch.setattr(budget, "DOCUMENT", budget.Budget(100, 10, 10))
+        monkeypatch.setattr(budget, "DOCUMENT", budget.SizeLimits(100, 10, 10))
         small, large = (
             main_checkout.git("hash-object", "-w", "--stdin", data="x" * size)
             for size in (100, 101)

@@ -14,7 +14,7 @@ import pytest
 
 from gitckpt import CheckpointInfo, Policy, Query, Store
 from gitckpt.model import policy
-from gitckpt.model.policy import Candidate
+from gitckpt.model.policy import ExpiryCandidate
 from gitckpt.store import local_checkpoints
 from gitckpt.store.audit import doctor
 from gitckpt.store.local_checkpoints import LocalCheckpoints
@@ -364,7 +364,7 @@ def test_only_what_is_old_is_looked_at_and_nothing_else_would_go(
             everything=chance.random() < 0.3,
         )
         candidates = [
-            Candidate(
+            ExpiryCandidate(
                 each.id,
                 each.time,
                 each.trigger,
@@ -374,7 +374,9 @@ def test_only_what_is_old_is_looked_at_and_nothing_else_would_go(
             )
             for each in everything
         ]
-        decided = policy.decide_all(candidates, rules, newest(candidates, rules), now=clock.instant)
+        decided = policy.decide_expiry(
+            candidates, rules, newest(candidates, rules), now=clock.instant
+        )
         assert [entry.id for entry, _ in plain.expire(rules, dry_run=True).checkpoints] == [
             each.id for each in decided if each.expires
         ]

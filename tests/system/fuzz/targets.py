@@ -131,7 +131,7 @@ def read_toml(data: bytes) -> None:
         found = toml.loads(text)
     except ValueError:
         return
-    if toml._parse_plain(text) is not None:
+    if toml._parse_simple_toml(text) is not None:
         assert is_same(found, tomllib.loads(text)), text
     try:
         written = toml.dumps(found)
@@ -283,9 +283,9 @@ def read_words(data: bytes) -> None:
     """Parse a command line: by the fast path, by Typer, or as wrong usage."""
     words = data.decode("utf-8", "surrogateescape").split("\0")
     with contextlib.suppress(CkptError):
-        quick.prepare_call(words)
+        quick.prepare_command_call(words)
     for load in COMMANDS.values():
-        quick.parse(load(), words)
+        quick.parse_words(load(), words)
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {

@@ -315,7 +315,7 @@ class CycleState:
         )
         if (report := extra.table("report")).values:
             texts = {name: report.text(name) for name in ("satisfaction", "risk", "summary")}
-            needs_review = report.flag("needs_human_review")
+            needs_review = report.read_flag("needs_human_review")
             field_values["report"] = ReviewReport(needs_human_review=needs_review, **texts)
         return cls(**field_values)
 
@@ -330,17 +330,17 @@ class _Reader(TableReader):
             raise InvalidCheckpoint(source, "", f"is {_describe_value(table)}, not a table")
         super().__init__(table, source)
 
-    def wrong(self, key: str, wanted: str, value: object, default: D) -> D:  # noqa: ARG002 - the error is raised here
+    def wrong_type(self, key: str, wanted: str, value: object, default: D) -> D:  # noqa: ARG002 - the error is raised here
         raise self.invalid(key, f"is {_describe_value(value)}, not {wanted}")
 
     def text(self, key: str) -> str:
-        return self.value(key, str, "")
+        return self.read_value(key, str, "")
 
     def all_texts(self) -> dict[str, str]:
         return {key: self.text(key) for key in self.values}
 
-    def texts(self, key: str) -> tuple[str, ...]:
-        values: list[Any] = self.value(key, list, [])
+    def read_texts(self, key: str) -> tuple[str, ...]:
+        values: list[Any] = self.read_value(key, list, [])
         if not all(type(value) is str for value in values):
             raise self.invalid(key, "has values that are not strings")
         return tuple(values)
@@ -348,7 +348,7 @@ class _Reader(TableReader):
     def count(self, key: str, *, required: bool = False) -> int:
         if required and key not in self.values:
             raise self.invalid(key, "is missing")
-        value = self.value(key, int, 0)
+        value = self.read_value(key, int, 0)
         if value < 0:
             raise self.invalid(key, f"is {value}, less than 0")
         return value
@@ -356,7 +356,7 @@ class _Reader(TableReader):
     def number(self, key: str) -> float:
         value = self.values.get(key, 0.0)
         if type(value) not in (int, float):
-            self.wrong(key, "a number", value, 0.0)
+            self.wrong_type(key, "a number", value, 0.0)
         if not math.isfinite(value) or value < 0:
             raise self.invalid(key, f"is {value}, not a finite amount of 0 or more")
         return float(value)
@@ -373,7 +373,7 @@ class _Reader(TableReader):
         return _Reader(self.values.get(key, {}), f"{self.source}.{key}")
 
     def tables(self, key: str) -> list[_Reader]:
-        values: list[Any] = self.value(key, list, [])
+        values: list[Any] = self.read_value(key, list, [])
         return [_Reader(value, f"{self.source}.{key}[{i}]") for i, value in enumerate(values)]
 
 
@@ -385,13 +385,13 @@ _HEAD: dict[str, Callable[[_Reader, str], Any]] = {
     **dict.fromkeys(("total_cost_usd", "max_budget_usd"), _Reader.number),
     **dict.fromkeys(("coder_output", "review_output", "lint_output"), _Reader.text),
     "base_commit_sha": _Reader.text,
-    **dict.fromkeys(("cycle_commits", "child_bead_ids"), _Reader.texts),
-    "refactored": _Reader.flag,
+    **dict.fromkeys(("cycle_commits", "child_bead_ids"), _Reader.read_texts),
+    "refactored": _Reader.read_flag,
 }
 _MORE: dict[str, Callable[[_Reader, str], Any]] = {
     **dict.fromkeys(("phase", "failed_in", "problem"), _Reader.text),
     **dict.fromkeys(("filter_output", "filter_check_name"), _Reader.text),
-    "filter_history": _Reader.texts,
+    "filter_history": _Reader.read_texts,
     **dict.fromkeys(("original_description", "refactor_description"), _Reader.text),
     **dict.fromkeys(("last_cycle_sha", "uncommitted"), _Reader.text),
     "lint_fixes": _Reader.count,
