@@ -239,12 +239,16 @@ class Importer:
         return records
 
     def _reason_to_leave(self, path: str) -> str | None:
-        return limits.reason_to_leave(self._store.repository, self._limits, path)
+        return limits.reason_not_captured(self._store.repository, self._limits, path)
 
     def _list_captured(self, directory: str) -> set[str] | None:
         """Return the files below a directory that a snapshot captures; None for all."""
         has_top = self._top is not None
-        return limits.below(self._store.repository, self._limits, directory) if has_top else None
+        return (
+            limits.captured_below(self._store.repository, self._limits, directory)
+            if has_top
+            else None
+        )
 
     @cached_property
     def _limits(self) -> limits.Limits:

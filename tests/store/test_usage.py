@@ -492,7 +492,7 @@ class TestLeftovers:
             Leftover("tmp_pack_*", 1, one, 1, one),
         ]
         assert found.private == before, "what is counted as a leftover is not counted again"
-        gone = sweep.sweep_files(repository)
+        gone = sweep.delete_leftover_files(repository)
         assert len(gone) == sum(each.due for each in found.leftovers)
         assert [(each.kind, each.number, each.due) for each in asked(store).leftovers] == [
             ("ckpt-undo.*", 2, 0),
