@@ -222,7 +222,7 @@ class Store:
         from gitckpt.store.worktrees import ownership
 
         valid_ids = strings("checkpoint_ids", checkpoint_ids)
-        return dict(ownership.made_from(self._checkpoints.repository, valid_ids))
+        return dict(ownership.made_for_ids(self._checkpoints.repository, valid_ids))
 
     def rewritten(self) -> Sequence[CheckpointInfo]:
         """List checkpoints linked to commits that `git filter-repo` has rewritten."""

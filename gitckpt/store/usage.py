@@ -320,7 +320,7 @@ def _read_statuses(
 def _find_leftovers(repository: Repository, roots: Collection[str]) -> dict[str, tuple[str, bool]]:
     due_paths = sweep.find_leftover_files(repository)
     paths = sweep.list_all_scratch_files(repository)
-    leftovers = {path: (sweep.scratch_kind_of(path), path in due_paths) for path in paths}
+    leftovers = {path: (sweep.file_name_pattern_of(path), path in due_paths) for path in paths}
     for root in roots:
         pattern = f"{ownership.BEING_MADE}*"
         leftovers |= dict.fromkeys(ownership.list_half_made(root), (pattern, False))

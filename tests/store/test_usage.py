@@ -541,7 +541,7 @@ class TestLeftovers:
         ],
     )
     def test_have_a_kind_by_their_names(self, path: str, kind: str) -> None:
-        assert sweep.scratch_kind_of(path) == kind
+        assert sweep.file_name_pattern_of(path) == kind
 
     def test_of_worktrees_half_made_and_half_removed(
         self, plain: Store, main_checkout: Checkout

@@ -62,7 +62,7 @@ class PinnedPython:
 
     @property
     def script_path(self) -> str:
-        return _find_hook_file(self.package_dir, "hook.sh")
+        return _find_packaged_file(self.package_dir, "hook.sh")
 
     def block(self, event: str, *, created: bool = False) -> bytes:
         """Return gitckpt's lines for a hook file; `created` if gitckpt makes that file."""
@@ -290,14 +290,14 @@ def _raise_file_error(verb: str, path: str, error: OSError) -> NoReturn:
 
 def _read_template(name: str) -> str:
     try:
-        with open(_find_hook_file(PACKAGE_DIR, name), encoding="utf-8") as file:
+        with open(_find_packaged_file(PACKAGE_DIR, name), encoding="utf-8") as file:
             return file.read()
     except OSError:
         problem = f"{name} is missing from the installation of gitckpt in {PACKAGE_DIR}/gitckpt"
         raise RepositoryError(problem, hint=f"install gitckpt again for {sys.executable}") from None
 
 
-def _find_hook_file(package_dir: str, name: str) -> str:
+def _find_packaged_file(package_dir: str, name: str) -> str:
     # A wheel has `hooks` inside of the package, a checkout next to the package.
     packaged_path = os.path.join(package_dir, "gitckpt", "hooks", name)
     checkout_path = os.path.join(package_dir, "hooks", name)

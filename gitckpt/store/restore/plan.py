@@ -81,7 +81,7 @@ class RestorePlan:
         written_paths = paths_of(self.files, "AMT")
         return written_paths - self.exactness.raw.keys() | self.exactness.rewritten
 
-    def list_skipped_missing(self, repository: Repository) -> set[bytes]:
+    def list_skipped_without_file(self, repository: Repository) -> set[bytes]:
         top = os.fsencode(repository.worktree or "")
         return {path for path in self.skipped if not is_file(top, path)}
 

@@ -438,7 +438,7 @@ class _RestoreTry:
             # In a sparse checkout, every entry without a file must stay marked skip-worktree.
             target = self._target
             if target.sparse is not None or self._current.sparse is not None:
-                skipped_paths = sorted(plan.list_skipped_missing(self._repository))
+                skipped_paths = sorted(plan.list_skipped_without_file(self._repository))
                 target = replace(target, flags={**target.flags, SKIPPED: skipped_paths})
             manifest.set_index_to_snapshot(index, target, self._checkpoint.git_sha, expected)
             index.install()
@@ -478,7 +478,7 @@ class _RestoreTry:
         with PrivateIndex(self._repository) as index:
             untracked_paths = index.git(*command, expected).split(b"\0")[:-1]  # also ignored files
             files_tree = self._capture(index, self._objects.head()[0], untracked_paths).files
-        missing_paths = plan.list_skipped_missing(self._repository)
+        missing_paths = plan.list_skipped_without_file(self._repository)
         top = os.fsencode(self._repository.worktree or "")
         changes = [
             change

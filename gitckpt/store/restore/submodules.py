@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _KEY = "submodules"
 
 
-class _NotRemovable(CkptError):
+class _SubmoduleStays(CkptError):
     """A submodule has files that are in no checkpoint or changed after their capture."""
 
 
@@ -86,7 +86,7 @@ class SubmoduleRemoval:
                 continue
             try:
                 if path not in checkpoints:
-                    raise _NotRemovable("no checkpoint has captured the submodule")
+                    raise _SubmoduleStays("no checkpoint has captured the submodule")
                 self._remove(submodule, checkpoints[path], state)
             except (CkptError, OSError) as error:
                 reason = error.message if isinstance(error, CkptError) else error.strerror
@@ -95,7 +95,7 @@ class SubmoduleRemoval:
     def _remove(self, submodule: Repository, checkpoint: str, state: Mapping[str, Any]) -> None:
         top = submodule.worktree or ""
         if (mount := mounts.describe(top)) is not None:
-            raise _NotRemovable(mount)
+            raise _SubmoduleStays(mount)
         with self._store.seen_from(submodule, "plumbing") as submodule_store:
             files = self._list_files(submodule_store, submodule_store.read_own(checkpoint))
             levels = os.walk(os.fsencode(top))
@@ -114,17 +114,17 @@ class SubmoduleRemoval:
             top = os.path.dirname(top)
 
     def _list_files(self, submodule_store: Checkpoints, checkpoint: Checkpoint) -> list[bytes]:
-        """List a submodule's files; raise `_NotRemovable` if one is in no checkpoint."""
+        """List a submodule's files; raise `_SubmoduleStays` if one is in no checkpoint."""
         repository, captured = submodule_store.repository, checkpoint.worktree
         top = os.fsencode(repository.worktree or "")
         if not os.path.isfile(os.path.join(top, b".git")):
-            raise _NotRemovable("the directory contains its own repository")
+            raise _SubmoduleStays("the directory contains its own repository")
         if captured is None or captured.degraded or captured.omitted or captured.converted:
-            raise _NotRemovable("the checkpoint of the submodule is incomplete")
+            raise _SubmoduleStays("the checkpoint of the submodule is incomplete")
         new_capture = submodule_store.capture(self._limits)
         current_state = submodule_store.objects.head()[0], new_capture.tree, new_capture.dirty
         if current_state != (checkpoint.git_sha, captured.tree, captured.dirty):
-            raise _NotRemovable("the submodule changed meanwhile")
+            raise _SubmoduleStays("the submodule changed meanwhile")
         tree_entries = list_leaves(repository, manifest.files_tree(repository, checkpoint))
         captured_paths = {path for path, mode, _ in tree_entries if mode != GITLINK} | {b".git"}
         files: list[bytes] = []
@@ -133,7 +133,7 @@ class SubmoduleRemoval:
             path = modules.unquote(submodule.path)
             nested_repository = modules.open_checkout(repository, path)
             if nested_repository is None:
-                raise _NotRemovable("the submodule changed meanwhile")
+                raise _SubmoduleStays("the submodule changed meanwhile")
             with submodule_store.seen_from(nested_repository, "plumbing") as nested_store:
                 files += self._list_files(nested_store, nested_store.read(submodule.checkpoint))
             nested_tops.add(os.path.join(top, path))
@@ -144,7 +144,7 @@ class SubmoduleRemoval:
             for file in [full_paths[name] for name in [*file_names, *link_names]]:
                 path = os.path.relpath(file, top)
                 if path not in captured_paths:
-                    raise _NotRemovable(f"its file {decode_path(path)} is in no checkpoint")
+                    raise _SubmoduleStays(f"its file {decode_path(path)} is in no checkpoint")
                 files.append(file)
         return files
 

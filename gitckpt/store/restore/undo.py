@@ -57,7 +57,7 @@ class UndoStack:
     open: str | None = None  # the safety checkpoint of the interrupted step
     oids: dict[str, str] = field(default_factory=dict)  # of the documents, by id
 
-    def list_ids(self, kind: str) -> list[str]:
+    def step_ids(self, kind: str) -> list[str]:
         return self.redo if kind == REDO else self.undo
 
 
@@ -80,8 +80,8 @@ def read_stack(store: Checkpoints) -> UndoStack:
 def next_step(store: Checkpoints, stack: UndoStack, kind: str) -> tuple[str | None, Sequence[str]]:
     """Return the checkpoint to restore (or None), and removed ones that come before."""
     missing_ids: list[str] = []
-    for checkpoint_id in reversed(stack.list_ids(kind)):
-        if _exists(store, stack, checkpoint_id):
+    for checkpoint_id in reversed(stack.step_ids(kind)):
+        if _is_stored(store, stack, checkpoint_id):
             return checkpoint_id, missing_ids
         missing_ids.append(checkpoint_id)
     return None, missing_ids
@@ -123,24 +123,24 @@ def list_steps(store: Checkpoints) -> list[UndoStep]:
     return [
         UndoStep(kind, entries[checkpoint_id])
         for kind in (UNDO, REDO)
-        for checkpoint_id in reversed(stack.list_ids(kind))
+        for checkpoint_id in reversed(stack.step_ids(kind))
         if checkpoint_id in entries
     ]
 
 
 def record_restore_start(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
     """Record that a restore, undo or redo begins; `safety` has the state before it."""
-    with _stack_lock(store.repository):
+    with _undo_stack_lock(store.repository):
         stack = read_stack(store)
         undo, redo = (_other_steps(store, stack, side, safety) for side in (stack.undo, stack.redo))
-        interrupted = stack.open if _exists(store, stack, stack.open) else None
+        interrupted = stack.open if _is_stored(store, stack, stack.open) else None
         is_half_done = interrupted is not None and _is_restore_half_done(store, safety, interrupted)
         if kind == RESTORE:
             undo += [interrupted] if interrupted is not None and interrupted in redo else []
             redo = []
         if not is_half_done:
             other_ids = redo if kind == UNDO else undo
-            newest = stack.position if _exists(store, stack, stack.position) else None
+            newest = stack.position if _is_stored(store, stack, stack.position) else None
             if newest is not None and not _have_same_state(store, store.read(newest), safety):
                 other_ids.append(newest)  # files were edited since: the user may want either state
             other_ids.append(safety.id)
@@ -152,13 +152,13 @@ def record_restore_start(store: Checkpoints, kind: str, safety: Checkpoint) -> N
 
 def record_restore_end(store: Checkpoints, kind: str, target: str) -> None:
     """Record that a restore, undo or redo has restored the checkpoint `target`."""
-    with _stack_lock(store.repository):
+    with _undo_stack_lock(store.repository):
         stack = read_stack(store)
         if kind == RESTORE:
             if stack.open is not None:
                 _write_stack(store.repository, UndoStack(stack.undo, stack.redo, oids=stack.oids))
             return
-        same_ids, opposite_ids = stack.list_ids(kind), stack.redo if kind == UNDO else stack.undo
+        same_ids, opposite_ids = stack.step_ids(kind), stack.redo if kind == UNDO else stack.undo
         if stack.position is not None and stack.position != target:
             opposite_ids.append(stack.position)
         del same_ids[same_ids.index(target) if target in same_ids else len(same_ids) :]
@@ -191,10 +191,10 @@ def _other_steps(
     store: Checkpoints, stack: UndoStack, side: list[str], safety: Checkpoint
 ) -> list[str]:
     steps = [id_ for id_ in side if id_ != safety.id]
-    return steps if len(side) <= _LONG else [id_ for id_ in steps if _exists(store, stack, id_)]
+    return steps if len(side) <= _LONG else [id_ for id_ in steps if _is_stored(store, stack, id_)]
 
 
-def _exists(store: Checkpoints, stack: UndoStack, checkpoint: str | None) -> bool:
+def _is_stored(store: Checkpoints, stack: UndoStack, checkpoint: str | None) -> bool:
     # A fetch may have replaced the document: the oid tells.
     oid = stack.oids.get(checkpoint or "")
     return oid is not None and store.refs.read(f"{ref_names.CHECKPOINTS}{checkpoint}") == oid
@@ -236,7 +236,7 @@ def _read_contents(store: Checkpoints, checkpoint: Checkpoint) -> Snapshot:
     return manifest.contents_of(checkpoint, store.repository, store.objects)
 
 
-def _stack_lock(repository: Repository) -> Lock:
+def _undo_stack_lock(repository: Repository) -> Lock:
     # After `_PATIENCE` seconds, the step continues without the lock.
     return Lock(os.path.join(repository.make_private_dir(), "undo.lock"), _PATIENCE)
 

@@ -88,7 +88,7 @@ def list_all_scratch_files(repository: Repository) -> list[str]:
     ]
 
 
-def scratch_kind_of(path: str) -> str:
+def file_name_pattern_of(path: str) -> str:
     """Return the pattern for files of the same kind as `path`, such as "ckpt/index.*"."""
     name = os.path.basename(path)
     for prefix, pattern in ((".tmp-", ".tmp-*-pack-*"), ("tmp_objdir-", "tmp_objdir-*")):

@@ -57,9 +57,9 @@ class DirectoryScan:
             dot_gits = {path: os.path.join(self.top, path, b".git") for path in sorted(unvisited)}
             plain = [path for path, dot_git in dot_gits.items() if not os.path.lexists(dot_git)]
             self.repositories += sorted(unvisited.difference(plain))
-            ignored = self._ignored_of(plain)  # with a slash, a directory's own rules would decide
+            ignored = self._get_ignored(plain)  # with a slash, a directory's own rules would decide
             self.scan(path for path in plain if path not in ignored)
-        ignored = self._ignored_of([path for path, _ in self.special])
+        ignored = self._get_ignored([path for path, _ in self.special])
         self.problems += [(path, reason) for path, reason in self.special if path not in ignored]
 
     def _scan_directory(self, directory: bytes) -> None:
@@ -81,7 +81,7 @@ class DirectoryScan:
         self.unknown.update(prefix + name for name in directories)
         self.special += [(prefix + name, kind) for name, kind in special_files]
 
-    def _ignored_of(self, paths: list[bytes]) -> set[bytes]:
+    def _get_ignored(self, paths: list[bytes]) -> set[bytes]:
         if not paths:
             return set()
         words = ("check-ignore", "--no-index", "-z", "--stdin")

@@ -148,7 +148,7 @@ class WorktreeOpener:
         return OpenResult(path, made=False, remarks=(remark, *remarks))
 
     @property
-    def _has_files(self) -> bool:
+    def _has_captured_files(self) -> bool:
         files = self.checkpoint.worktree
         return files is not None and bool(files.tree or not files.degraded)
 
@@ -178,7 +178,7 @@ class WorktreeOpener:
         self._set_head(worktree)
         if captured.degraded:
             remarks.append(f"the worktree has the files of the commit only: {captured.degraded}")
-        if self._has_files:
+        if self._has_captured_files:
             contents = manifest.contents_of(checkpoint, worktree, self.objects)
             files, last_remarks = self._choose_operation(worktree, contents)
             branch = operation.find_rebased_branch(files)
@@ -225,7 +225,7 @@ class WorktreeOpener:
         commit = checkpoint.git_sha or _make_empty_commit(repository)
         try:
             administration.run_git(repository, "add", *options, path, commit, options=_ALONE)
-            if checkpoint.git_sha and not self._has_files:  # as `git worktree add` would
+            if checkpoint.git_sha and not self._has_captured_files:  # as `git worktree add` would
                 with contextlib.closing(_open_worktree(repository, path)) as worktree:
                     return fill_from_head(worktree, _ALONE)
         except GitError as error:

@@ -39,7 +39,7 @@ def owners(repository: Repository) -> Iterator[tuple[str, str, Owner]]:
             yield git_dir, path, owner
 
 
-def made_from(repository: Repository, checkpoint_ids: Collection[str]) -> list[tuple[str, str]]:
+def made_for_ids(repository: Repository, checkpoint_ids: Collection[str]) -> list[tuple[str, str]]:
     """Return path and checkpoint id of the worktrees made for the given checkpoints."""
     pairs = ((path, owner.checkpoint) for _, path, owner in owners(repository) if owner.run is None)
     return [(path, checkpoint) for path, checkpoint in pairs if checkpoint in checkpoint_ids]

@@ -146,7 +146,7 @@ def resume_checkpoint(
         _clear_half_made(repository, owner, directory)
         resume_plan = plan.plan_resume(_gather_resume_facts(store, checkpoint, owner, directory))
         if limits.submodules and resume_plan.fills_submodules:
-            checkpoint = _add_submodules(store, checkpoint)
+            checkpoint = _add_uncaptured_submodules(store, checkpoint)
         opened = WorktreeOpener(
             *(repository, store.objects, checkpoint, resume_plan, owner, limits),
             rescue=functools.partial(record_deleted_worktree, store),
@@ -192,7 +192,7 @@ def _start_from_head(store: Checkpoints, checkpoint: Checkpoint) -> tuple[Checkp
     return replace(checkpoint, git_sha=head, worktree=None), remark
 
 
-def _add_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
+def _add_uncaptured_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
     # A hook does not capture submodules: add them at the commits that the files name.
     files = checkpoint.worktree or CLEAN
     if files.degraded or not modules.may_have_submodules(store.repository):
