@@ -108,8 +108,8 @@ def _maintain(path: str, clock: _Clock) -> str:
     """Run the daily maintenance; return what `git gc --auto` says afterwards."""
     repository = discover_repository(path)
     with Checkpoints(repository, adapter="plumbing", clock=clock) as store:
-        expiry.expire(store, Policy())
-    maintenance.pack(repository)
+        expiry.expire_checkpoints(store, Policy())
+    maintenance.pack_repository(repository)
     maintenance.collect_garbage(repository)
     auto = [
         "git",

@@ -55,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
         if event in (MAINTAIN, PACK):
             from gitckpt.store.retention import maintenance
 
-            maintenance.run_in_background(repository, only_pack=event == PACK)
+            maintenance.maintain_in_background(repository, only_pack=event == PACK)
         elif event == _GC:
             _start_maintenance(repository)
         elif event == KEEP_UP:
@@ -88,7 +88,7 @@ def _maintain_after_event(repository: Repository, checkpoint_id: str) -> None:
         if os.path.exists(os.path.join(repository.common_dir, "shallow")):
             from gitckpt.store.retention import maintenance
 
-            maintenance.settle_removals(repository)
+            maintenance.update_keep_refs(repository)
         _start_maintenance(repository)
     elif checkpoint_id.startswith("00"):  # once in 256 commits: the check itself takes time
         _start_background_task(repository, PACK)
@@ -234,7 +234,7 @@ def _extend_run(repository: Repository, details: dict[str, Any], event: str) -> 
     from gitckpt.store.worktrees import ownership
 
     gc.enable()  # a scan of all files may create much garbage
-    owner = ownership.owner(repository)
+    owner = ownership.owner_of(repository)
     if owner is None or owner.run is None:
         return None
     if repository.cat_file.info(ref_names.RUNS + owner.run) is None:
@@ -284,7 +284,7 @@ def maintain_if_due(repository: Repository, settle: Callable[[], None]) -> None:
         if not os.path.exists(os.path.join(repository.private_dir, ref_names.MAINTAINED)):
             from gitckpt.store.retention import maintenance  # once per repository
 
-            maintenance.record_never_ran(repository)
+            maintenance.record_never_maintained(repository)
         elif _is_maintenance_due(repository):
             if repository.read_shallow_and_grafts():
                 settle()

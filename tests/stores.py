@@ -242,9 +242,9 @@ def run_hook(*argv: str) -> int:
 def install_hooks(checkout: Checkout) -> None:
     """Install only gitckpt's hooks, for the git that the tests use."""
     from gitckpt.git.command import require_git_version
-    from gitckpt.store.hooks.installation import install
+    from gitckpt.store.hooks.installation import install_hooks
 
-    install(discover_repository(str(checkout.path)), version=require_git_version())
+    install_hooks(discover_repository(str(checkout.path)), version=require_git_version())
 
 
 def hook_command(event: str) -> list[str]:
@@ -282,10 +282,10 @@ def plant_snapshot(store: Store, files: str, **parts: Any) -> str:
         files: the tree of the files.
         parts: `flags`, `directories` or `modes`, which a git tree cannot represent.
     """
-    from gitckpt.store.snapshot.manifest import Contents, write
+    from gitckpt.store.snapshot.manifest import Snapshot, write
 
     checkpoints = inside(store)
-    return write(checkpoints.repository, checkpoints.objects, Contents(files, **parts))
+    return write(checkpoints.repository, checkpoints.objects, Snapshot(files, **parts))
 
 
 def set_ids(store: Store, new_id: Callable[[], str]) -> None:

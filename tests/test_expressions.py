@@ -28,7 +28,7 @@ from gitckpt.git.contents import attributes
 from gitckpt.model import budget
 from gitckpt.store import secrets
 from gitckpt.store.hooks import installation
-from gitckpt.store.hooks.files import without_blocks
+from gitckpt.store.hooks.files import remove_blocks
 from gitckpt.store.secrets import rules
 
 pytestmark = pytest.mark.long
@@ -80,7 +80,7 @@ def makefile(directory: Path) -> str:
 
 def hook(directory: Path) -> bool:
     (directory / "hook").write_bytes(b"\n" * 1_000_000)
-    return installation.calls(str(directory / "hook"), "post-commit")
+    return installation.calls_hook(str(directory / "hook"), "post-commit")
 
 
 TOKEN = b"ghp_aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA2bC4\n"
@@ -93,10 +93,8 @@ READERS: dict[str, Callable[[Path], object]] = {
     "comments of a plan": lambda _: parse_plan(f"- [ ] {'<!-- ' * 100_000}"),
     "a line of a Makefile": makefile,
     "empty lines of a hook": hook,
-    "blocks of a hook": lambda _: without_blocks(
-        b"# >>> gitckpt >>>\n# <<< gitckpt <<<\n" * 27_000
-    ),
-    "blocks without an end": lambda _: without_blocks(b"# >>> gitckpt >>>\n" * 55_000),
+    "blocks of a hook": lambda _: remove_blocks(b"# >>> gitckpt >>>\n# <<< gitckpt <<<\n" * 27_000),
+    "blocks without an end": lambda _: remove_blocks(b"# >>> gitckpt >>>\n" * 55_000),
 }
 
 

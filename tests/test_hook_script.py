@@ -16,7 +16,7 @@ from gitckpt import Store
 from gitckpt.git.repository import discover_repository
 from gitckpt.model import ids
 from gitckpt.model.document import shorten_message
-from gitckpt.store.hooks.installation import install
+from gitckpt.store.hooks.installation import install_hooks
 from tests.conftest import Checkout
 
 SHELLS = [
@@ -40,7 +40,7 @@ SUBJECTS = [
 @pytest.fixture
 def hooked(main_checkout: Checkout) -> Checkout:
     """Return a worktree whose next commit only the shell script records."""
-    install(discover_repository(str(main_checkout.path)), version=(2, 39, 5), mode="files")
+    install_hooks(discover_repository(str(main_checkout.path)), version=(2, 39, 5), mode="files")
     main_checkout.commit("by Python, which makes the private directory")
     return main_checkout
 

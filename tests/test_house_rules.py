@@ -90,7 +90,7 @@ from tests.house_rules import cycles, import_graph, namesakes, violations
         ),
         (
             "gitckpt/hook.py",
-            "def f():\n    from gitckpt.store.snapshot.status import Survey",
+            "def f():\n    from gitckpt.store.snapshot.status import GitStatus",
             "no door of gitckpt/store/snapshot; others come in by",
         ),
         (

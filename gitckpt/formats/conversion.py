@@ -211,7 +211,7 @@ def make_pipeline(
     )
     if contents and not dry_run:
         arguments = store.repository, store.objects, worktree or CLEAN, commit
-        worktree = run_files.with_inputs(*arguments, contents)
+        worktree = run_files.add_input_files(*arguments, contents)
     return new_pipeline, worktree
 
 

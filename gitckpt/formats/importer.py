@@ -238,11 +238,15 @@ class Importer:
         return records
 
     def _reason_to_skip(self, path: str) -> str | None:
-        return limits.reason_to_leave(self._store.repository, self._limits, path)
+        return limits.reason_not_captured(self._store.repository, self._limits, path)
 
     def _list_capturable_files(self, directory: str) -> set[str] | None:
         has_top = self._top is not None
-        return limits.below(self._store.repository, self._limits, directory) if has_top else None
+        return (
+            limits.captured_below(self._store.repository, self._limits, directory)
+            if has_top
+            else None
+        )
 
     @cached_property
     def _limits(self) -> limits.Limits:

@@ -199,7 +199,9 @@ class Checkpoints:
             from gitckpt.store.snapshot import capture as snapshot
 
             tree_and_parts = worktree.tree, commit, self._captured_parts
-            new_objects = sorted(snapshot.own_objects(self.repository, *tree_and_parts) or ())
+            new_objects = sorted(
+                snapshot.list_objects_beyond_commit(self.repository, *tree_and_parts) or ()
+            )
         record_proposal = partial(self._recorder.record, needs=new_objects)
         make_draft = partial(draft.make_checkpoint, head=(commit, branch), worktree=worktree)
         first_id = details["id"] if "id" in details else self.new_id()
@@ -261,7 +263,7 @@ class Checkpoints:
             self.remove([*torn, second_checkpoint.id] if second_checkpoint is not None else torn)
 
         arguments = self.repository, self.objects, capture_and_record, remove_torn, self.announce
-        return snapshot.record_whole(*arguments, parts=self._captured_parts)
+        return snapshot.record_until_complete(*arguments, parts=self._captured_parts)
 
     def _captured_parts(self, commit: str, files: str) -> Collection[str] | None:
         captured_pair, parts = self._parts

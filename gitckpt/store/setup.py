@@ -81,7 +81,7 @@ def install(repository: Repository, mode: str) -> Installation:
     version = require_git_version()
     notes.create_queue(repository)
     local_checkpoints.create_file(repository)
-    result = installation.install(repository, version=version, mode=mode)
+    result = installation.install_hooks(repository, version=version, mode=mode)
     findings = inspect(repository)
     result.advice.extend(f"{entry.object} {entry.sentence}: {entry.cure}" for entry in findings)
     path = _settings_path(repository)
@@ -93,8 +93,8 @@ def install(repository: Repository, mode: str) -> Installation:
 
 
 def uninstall(repository: Repository) -> Installation:
-    removed_parts = installation.uninstall(repository)
-    path, hook_files = _settings_path(repository), installation.files_with_calls(repository)
+    removed_parts = installation.uninstall_hooks(repository)
+    path, hook_files = _settings_path(repository), installation.files_calling_hook(repository)
     advice = [f"{line} stays: remove your own lines that call gitckpt" for line in hook_files]
     if path is not None and os.path.exists(path):
         if repository.git.run("ls-files", "--error-unmatch", "--", path, ok=(0, 1)).code == 0:

@@ -107,7 +107,7 @@ class Store:
         """The id of the run for which gitckpt created this worktree; None if for no run."""
         from gitckpt.store.worktrees import ownership
 
-        owner = ownership.owner(self._checkpoints.repository)
+        owner = ownership.owner_of(self._checkpoints.repository)
         return owner.run if owner is not None else None
 
     def capture(self, limits: Limits | None = None) -> Worktree:
@@ -221,14 +221,14 @@ class Store:
         """
         from gitckpt.store.worktrees import resumption
 
-        return resumption.resume(self._checkpoints, self._resolve(checkpoint), directory)
+        return resumption.resume_checkpoint(self._checkpoints, self._resolve(checkpoint), directory)
 
     def worktrees_made_from(self, checkpoint_ids: Collection[str]) -> Mapping[str, str]:
         """Map paths of worktrees to the ids of the checkpoints that they were made from."""
         from gitckpt.store.worktrees import ownership
 
         valid_ids = as_strings("checkpoint_ids", checkpoint_ids)
-        return dict(ownership.made_from(self._checkpoints.repository, valid_ids))
+        return dict(ownership.made_for_ids(self._checkpoints.repository, valid_ids))
 
     def rewritten(self) -> Sequence[CheckpointInfo]:
         """List checkpoints linked to commits that `git filter-repo` has rewritten."""
@@ -278,25 +278,25 @@ class Store:
         """List all runs with their status; sort by newest checkpoint, newest run first."""
         from gitckpt.store.runs import summary
 
-        return summary.list_summaries(self._checkpoints)
+        return summary.list_runs(self._checkpoints)
 
     def unfinished_runs(self) -> Sequence[RunInfo]:
         """List this worktree's unfinished runs that no process drives, newest first."""
         from gitckpt.store.runs import summary
 
-        return summary.unfinished(self._checkpoints)
+        return summary.list_unfinished_runs(self._checkpoints)
 
     def made_elsewhere(self, names: Iterable[str]) -> Mapping[str, str]:
         """Map ids of runs and checkpoints to the other worktrees that they were made in."""
         from gitckpt.store.runs import summary
 
-        return summary.find_made_elsewhere(self._checkpoints, as_strings("names", names))
+        return summary.find_made_in_others(self._checkpoints, as_strings("names", names))
 
     def history(self, run: str) -> History:
         """Return a run's history, phase by phase; raise NotFoundError without such a run."""
         from gitckpt.store.runs import summary
 
-        return summary.read(self._checkpoints, run)
+        return summary.read_history(self._checkpoints, run)
 
     def cancel(self, run: str, *, wait: float = 30.0) -> bool:
         """Stop the process that drives a run; return whether there was one.
@@ -325,7 +325,7 @@ class Store:
         """Return this worktree's newest checkpoint of an unfinished run or phase."""
         from gitckpt.store.runs import summary
 
-        return summary.latest_resumable(self._checkpoints)
+        return summary.find_resumable(self._checkpoints)
 
     def remove_run(self, run: str) -> int:
         """Remove a run, its worktree, lease and files; return how many checkpoints it had.
@@ -362,21 +362,23 @@ class Store:
         require_callable("announce", announce)
         source, raw_paths = self._resolve(checkpoint), [] if paths is None else _encode_paths(paths)
         options = {"index": index, "dry_run": dry_run, "trusted": trust}
-        return restorer.restore(self._checkpoints, source, raw_paths, announce=announce, **options)
+        return restorer.restore_checkpoint(
+            self._checkpoints, source, raw_paths, announce=announce, **options
+        )
 
     def undo(self, *, dry_run: bool = False, announce: _Announce = lambda _: None) -> RestoreResult:
         """Revert this worktree's newest `restore`; raise NotFoundError without one."""
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
-        return restorer.undo(self._checkpoints, dry_run=dry_run, announce=announce)
+        return restorer.undo_restore(self._checkpoints, dry_run=dry_run, announce=announce)
 
     def redo(self, *, dry_run: bool = False, announce: _Announce = lambda _: None) -> RestoreResult:
         """Repeat the `restore` that `undo` reverted; raise NotFoundError without one."""
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
-        return restorer.redo(self._checkpoints, dry_run=dry_run, announce=announce)
+        return restorer.redo_restore(self._checkpoints, dry_run=dry_run, announce=announce)
 
     def undo_steps(self) -> Sequence[UndoStep]:
         """List the restores that `undo` can revert, then the ones `redo` can repeat."""
@@ -409,7 +411,7 @@ class Store:
         checkpoints, paths = self._checkpoints, arguments.as_paths(paths)
         old, new = self._resolve(before), None if after is None else self._resolve(after)
         # First check for missing objects: a capture of the same files would write them again.
-        manifest.files_of(checkpoints.repository, old)
+        manifest.files_tree(checkpoints.repository, old)
         if new is not None:
             place = f"in checkpoint {new.id[: ids.SHORT]}"
             second_files = new.tree, new.git_sha
@@ -423,7 +425,9 @@ class Store:
             hint = "compare two checkpoints: git ckpt diff ID ID"
             raise WorktreeError("there is no worktree here to compare with", hint=hint)
         pairs = (old.tree, old.git_sha), second_files
-        trees = comparison.comparable_trees(checkpoints.repository, checkpoints.objects, *pairs)
+        trees = comparison.make_comparable_trees(
+            checkpoints.repository, checkpoints.objects, *pairs
+        )
         self._require_matches(trees, paths, f"in checkpoint {old.id[: ids.SHORT]} or {place}")
         return self._compare(*trees, paths, options)
 
@@ -439,7 +443,7 @@ class Store:
 
         repository, full_checkpoint = self._checkpoints.repository, self._resolve(checkpoint)
         commit_tree = manifest.tree_of_files(repository, None, full_checkpoint.git_sha)
-        files_tree = manifest.files_of(repository, full_checkpoint)
+        files_tree = manifest.files_tree(repository, full_checkpoint)
         return self._compare(commit_tree, files_tree, arguments.as_paths(paths), options)
 
     def _require_matches(self, trees: Sequence[str], paths: Sequence[_Path], where: str) -> None:
@@ -483,20 +487,24 @@ class Store:
         """List a run's inputs and phase outputs, which are stored outside its worktree."""
         from gitckpt.store.runs import run_files
 
-        return run_files.names(self._checkpoints.repository, self._resolve(checkpoint).tree)
+        return run_files.list_run_files(
+            self._checkpoints.repository, self._resolve(checkpoint).tree
+        )
 
     def masked(self, checkpoint: Checkpoint | str) -> Sequence[str]:
         """List the files of `beside()` in which gitckpt has masked likely secrets."""
         from gitckpt.store.runs import run_files
 
-        return run_files.list_masked(self._checkpoints.repository, self._resolve(checkpoint).tree)
+        return run_files.list_masked_files(
+            self._checkpoints.repository, self._resolve(checkpoint).tree
+        )
 
     def extras(self, checkpoint: Checkpoint | str) -> Extras:
         """Return properties of the captured files that a git tree cannot express."""
         from gitckpt.store.snapshot import manifest
 
         store = self._checkpoints
-        return manifest.extras(store.repository, store.objects, self._resolve(checkpoint))
+        return manifest.read_extras(store.repository, store.objects, self._resolve(checkpoint))
 
     def diff_states(
         self, before: Checkpoint | str, after: Checkpoint | str
@@ -533,9 +541,11 @@ class Store:
         require_type("policy", policy, (Policy, NoneType), "a Policy")
         require_callable("progress", progress)
         store = self._checkpoints
-        result = expiry.expire(store, policy or self.policy(), dry_run=dry_run, progress=progress)
+        result = expiry.expire_checkpoints(
+            store, policy or self.policy(), dry_run=dry_run, progress=progress
+        )
         if not dry_run:
-            maintenance.pack(store.repository)
+            maintenance.pack_repository(store.repository)
         return result
 
     def settle(self, what: str) -> bool:
@@ -623,7 +633,7 @@ class Store:
         from gitckpt.store.retention import maintenance
 
         result = setup.install(self._checkpoints.repository, hooks)
-        maintenance.record_never_ran_if_new(self._checkpoints.repository)
+        maintenance.record_never_maintained_if_new(self._checkpoints.repository)
         return result
 
     def outlook(self) -> str:

@@ -163,7 +163,9 @@ def _capture_one(submodule_store: AnyCheckpoints, path: str, limits: Limits) -> 
 
 def _record_whole(inner: AnyCheckpoints, attempt: Callable[[], Checkpoint]) -> Checkpoint:
     repository_and_objects = inner.repository, inner.objects
-    return snapshot.record_whole(*repository_and_objects, attempt, inner.remove, inner.announce)
+    return snapshot.record_until_complete(
+        *repository_and_objects, attempt, inner.remove, inner.announce
+    )
 
 
 def _find_or_record(

@@ -212,7 +212,7 @@ def measure(store: Checkpoints) -> Usage:
     foreign_oids = sorted({oid for ref, oid in all_refs if ref_names.is_foreign(ref)})
     object_groups, is_complete = _find_objects(repository, refs, foreign_oids)
     documents, files, leases, links = object_groups
-    worktree_root = resumption.known_root(repository) or ""
+    worktree_root = resumption.known_worktrees_dir(repository) or ""
     worktrees = _list_worktrees(repository, worktree_root)
     paths = [path for path, _, _ in worktrees]
     leftovers = _find_leftovers(repository, {*map(os.path.dirname, paths), worktree_root})
@@ -236,7 +236,7 @@ def measure(store: Checkpoints) -> Usage:
         links=Amount(sum(item.kind == "blob" for item in links), _sum_sizes(links)),
         refs=_measure_refs(repository, refs),
         worktrees=sorted(worktree_uses, key=lambda worktree: (-worktree.bytes, worktree.path)),
-        run_files=_sum_files(counter, filter(os.path.isdir, [run_files.runs_dir(repository)])),
+        run_files=_sum_files(counter, filter(os.path.isdir, [run_files.run_files_dir(repository)])),
         index=_sum_files(counter, index_files),
         private=_sum_files(Measure([*leftovers, *index_files]), [repository.private_dir]),
         leftovers=_sum_by_kind(leftovers),
@@ -283,7 +283,7 @@ def _list_worktrees(repository: Repository, root: str) -> list[_Worktree]:
         owner = ownership.owner_in(git_dir)
         if owner is not None:
             worktrees.append((path, git_dir, owner))
-    unfinished_paths = set(ownership.list_unfinished(root))
+    unfinished_paths = set(ownership.list_half_made(root))
     for name in names_in(root):
         path = os.path.join(root, name)
         is_new = path not in unfinished_paths and os.path.realpath(path) not in registered_paths
@@ -319,11 +319,11 @@ def _read_statuses(
 
 def _find_leftovers(repository: Repository, roots: Collection[str]) -> dict[str, tuple[str, bool]]:
     due_paths = sweep.find_leftover_files(repository)
-    paths = sweep.scratch_files(repository)
-    leftovers = {path: (sweep.scratch_kind_of(path), path in due_paths) for path in paths}
+    paths = sweep.list_all_scratch_files(repository)
+    leftovers = {path: (sweep.file_name_pattern_of(path), path in due_paths) for path in paths}
     for root in roots:
         pattern = f"{ownership.BEING_MADE}*"
-        leftovers |= dict.fromkeys(ownership.list_unfinished(root), (pattern, False))
+        leftovers |= dict.fromkeys(ownership.list_half_made(root), (pattern, False))
     # Where there is no worktree any more, only the note of a removal names its scaffold.
     for path in worktree.list_interrupted_removals(repository):
         kind_and_due = f"ckpt/{os.path.basename(path).partition('.')[0]}.*", True

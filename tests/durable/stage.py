@@ -22,7 +22,7 @@ import pytest
 
 from gitckpt import Checkpoint, Query, Store
 from gitckpt.store.runs import summary
-from gitckpt.store.runs.summary import Event
+from gitckpt.store.runs.summary import PhaseProgress
 from gitckpt.store.store import inside
 from tests import forked
 from tests.cli.conftest import PROJECT
@@ -155,7 +155,7 @@ class Stage:
 
     def status(self, run: str) -> str:
         with self.store() as store:
-            return summary.read(inside(store), run).summary.status
+            return summary.read_history(inside(store), run).summary.status
 
     def lease(self, run: str) -> str:
         """Return the sentence that describes the driver of a run."""
@@ -164,10 +164,10 @@ class Stage:
         assert lease is not None
         return lease.sentence()
 
-    def events(self, run: str) -> dict[str, Event]:
+    def events(self, run: str) -> dict[str, PhaseProgress]:
         """Return the newest event of each phase."""
         with self.store() as store:
-            return {event.phase: event for event in summary.read(inside(store), run).events}
+            return {event.phase: event for event in summary.read_history(inside(store), run).events}
 
     def worktree(self, run: str) -> Path:
         return self.checkout.path / ".ckpt/worktrees" / run

@@ -76,9 +76,9 @@ def test_leftovers_are_swept_once_they_are_old(checkout: Checkout) -> None:
     with _store(checkout) as store:
         whole = store.record("whole-complete")
         left = _leave_behind(checkout, store)
-        assert sweep.sweep_refs(inside(store).repository, inside(store).refs) == []
+        assert sweep.delete_orphans(inside(store).repository, inside(store).refs) == []
         _age(checkout, (*left, "refs/keep/ckpt/" + whole.git_sha))
-        assert sweep.sweep_refs(inside(store).repository, inside(store).refs) == sorted(left)
+        assert sweep.delete_orphans(inside(store).repository, inside(store).refs) == sorted(left)
     assert sorted(checkout.refs(*OWN_REFS)) == [
         "refs/checkpoints/" + whole.id,
         "refs/keep/ckpt/" + whole.git_sha,
@@ -91,8 +91,8 @@ def test_nothing_is_swept_while_a_checkpoint_is_being_written(main_checkout: Che
         _age(main_checkout, left)
         with ref_names.write_lock(inside(store).repository, 0) as held:
             assert held
-            assert sweep.sweep_refs(inside(store).repository, inside(store).refs) == []
-        assert sweep.sweep_refs(inside(store).repository, inside(store).refs) == sorted(left)
+            assert sweep.delete_orphans(inside(store).repository, inside(store).refs) == []
+        assert sweep.delete_orphans(inside(store).repository, inside(store).refs) == sorted(left)
 
 
 def test_scratch_files_are_swept_once_they_are_old(
@@ -110,9 +110,11 @@ def test_scratch_files_are_swept_once_they_are_old(
         (place / "pack.123.cd").mkdir()
         (place / "pack.123.cd/objects").symlink_to(main_checkout.path / ".git/objects")
         os.link(place / "index.124.cd", main_checkout.path / ".git/index.lock")
-        assert sweep.sweep_files(inside(store).repository) == []
+        assert sweep.delete_leftover_files(inside(store).repository) == []
         monkeypatch.setattr(times, "GRACE", -1)
-        gone = [os.path.basename(path) for path in sweep.sweep_files(inside(store).repository)]
+        gone = [
+            os.path.basename(path) for path in sweep.delete_leftover_files(inside(store).repository)
+        ]
         assert gone == sorted(
             ["index.123.ab", "index.123.ab.lock", "pack.123.cd", "rules.123.cd", *replaced]
         )
@@ -135,11 +137,13 @@ def test_what_a_killed_process_had_half_written_is_swept(
         for path in (*beside, half[1]):
             path.write_bytes(b"x")
         half[0].mkdir()
-        assert sweep.sweep_files(inside(store).repository) == []
+        assert sweep.delete_leftover_files(inside(store).repository) == []
         monkeypatch.setattr(leftovers, "OBJECTS_QUIET", 0)
         assert sorted(sweep.find_leftover_files(inside(store).repository)) == sorted(map(str, half))
         monkeypatch.setattr(times, "GRACE", -1)
-        assert sweep.sweep_files(inside(store).repository) == sorted(map(str, (*beside, *half)))
+        assert sweep.delete_leftover_files(inside(store).repository) == sorted(
+            map(str, (*beside, *half))
+        )
 
 
 class TestInterruptedRemovals:
@@ -235,8 +239,8 @@ def test_a_pack_is_not_kept_for_ever_for_a_process_that_was_killed(main_checkout
         if name != "young":
             os.utime(path, (1_000_000_000, 1_000_000_000))
     repository = discover_repository(str(main_checkout.path))
-    assert sweep.sweep_files(repository) == [str(packs / "pack-left.keep")]
-    assert sweep.sweep_files(repository) == []
+    assert sweep.delete_leftover_files(repository) == [str(packs / "pack-left.keep")]
+    assert sweep.delete_leftover_files(repository) == []
 
 
 def test_a_lock_of_a_ref_that_nobody_needs_is_swept(main_checkout: Checkout) -> None:
@@ -256,7 +260,7 @@ def test_a_lock_of_a_ref_that_nobody_needs_is_swept(main_checkout: Checkout) -> 
             path.touch()
         for path in (ours, theirs):
             os.utime(path, (1_000_000_000, 1_000_000_000))
-        sweep.sweep_refs(inside(store).repository, inside(store).refs)
+        sweep.delete_orphans(inside(store).repository, inside(store).refs)
         assert [path.exists() for path in (ours, young, theirs)] == [False, True, True]
 
 
@@ -281,7 +285,7 @@ def test_a_worktree_that_git_was_killed_at_making_is_forgotten(main_checkout: Ch
     with _store(main_checkout) as store:
         store.record("a-complete")
         assert list(store.verify().findings) == []
-        assert sweep.sweep_files(inside(store).repository) == [str(place / "ours")]
+        assert sweep.delete_leftover_files(inside(store).repository) == [str(place / "ours")]
     assert sorted(os.listdir(place)) == ["a person's", "theirs", "young"]
 
 

@@ -492,7 +492,7 @@ class TestLeftovers:
             Leftover("tmp_pack_*", 1, one, 1, one),
         ]
         assert found.private == before, "what is counted as a leftover is not counted again"
-        gone = sweep.sweep_files(repository)
+        gone = sweep.delete_leftover_files(repository)
         assert len(gone) == sum(each.due for each in found.leftovers)
         assert [(each.kind, each.number, each.due) for each in asked(store).leftovers] == [
             ("ckpt-undo.*", 2, 0),
@@ -541,7 +541,7 @@ class TestLeftovers:
         ],
     )
     def test_have_a_kind_by_their_names(self, path: str, kind: str) -> None:
-        assert sweep.scratch_kind_of(path) == kind
+        assert sweep.file_name_pattern_of(path) == kind
 
     def test_of_worktrees_half_made_and_half_removed(
         self, plain: Store, main_checkout: Checkout

@@ -37,7 +37,7 @@ def worked(
     """
     first = store.record("run-started", {}, start=name, trigger=PHASE)
     run = str(first.run)
-    worktree = Checkout(Path(resumption.resume(inside(store), first).path))
+    worktree = Checkout(Path(resumption.resume_checkpoint(inside(store), first).path))
     there = seen_from(worktree)
     worktree.write("made", f"by {name}")
     if in_branch:

@@ -155,9 +155,9 @@ def _print_result(
     elif not (result.changes or result.unfiltered or result.kept):
         terminal.remark("nothing to do: the worktree has these files")
     if result.kept:
-        from gitckpt.store.restore.restorer import kept_failure
+        from gitckpt.store.restore.restorer import files_not_restored_error
 
-        error = kept_failure(result.kept)
+        error = files_not_restored_error(result.kept)
         if not (dry_run or result.unfiltered):
             raise error
         terminal.warn(error.message)

@@ -197,9 +197,9 @@ class Pipelines:
             head_oid = (
                 store.heads.read_head(checkpoint.run)[0] if checkpoint.run is not None else ""
             )
-            lines = trusting.account(store, checkpoint, driver.list_commands(store, checkpoint))
+            lines = trusting.describe(store, checkpoint, driver.list_commands(store, checkpoint))
             if not trust:
-                raise trusting.refusal_error(store, checkpoint, lines)
+                raise trusting.trust_error(store, checkpoint, lines)
             show(checkpoint.run or checkpoint.id, lines)
             if adopt and checkpoint.run is not None:
                 trusting.adopt(store, checkpoint.run, head_oid)
@@ -212,7 +212,7 @@ class Pipelines:
         require_text("task", task)
         if not task.strip():
             raise UsageError("the new task is empty", hint="describe the changed task")
-        status = summary.summary_of(self._store, run).status
+        status = summary.summarize_run(self._store, run).status
         newest = self._store.heads.read(run)
         pipeline_name = newest.pipeline.name if newest.pipeline is not None else None
         if status == runstate.COMPLETE or pipeline_name != "review":
@@ -277,7 +277,7 @@ class Pipelines:
         return Outcome(run.id, DEFERRED if is_deferred else PAUSED, run.path, drive_result.after)
 
     def _report_already_complete(self, run: str, definition: PipelineDefinition) -> Outcome:
-        path = summary.summary_of(self._store, run).path
+        path = summary.summarize_run(self._store, run).path
         return replace(self._clean_up(run, definition, path), was_complete=True)
 
     def _clean_up(self, run: str, definition: PipelineDefinition, path: str | None) -> Outcome:
@@ -287,7 +287,7 @@ class Pipelines:
         # Changes that are not committed cannot have been pushed.
         is_clean = snapshot is not None and not snapshot.dirty
         keeps_worktree = path is None or definition.worktree != REMOVE_WHEN_PUSHED
-        if keeps_worktree or not is_clean or not worktree.is_pushed(self._store, run):
+        if keeps_worktree or not is_clean or not worktree.is_run_pushed(self._store, run):
             return Outcome(run, COMPLETE, path)
         reason = worktree.remove_worktree(self._store, run)
         return Outcome(run, COMPLETE, path if reason else None, removed=not reason, stays=reason)
@@ -320,7 +320,7 @@ class Pipelines:
             self._observer.warn(sentence)
         if not run.unwritten:
             # The checkpoints of this driver replace the unwritten ones of earlier drivers.
-            run_files.record_unwritten(self._store.repository, run.id, [])
+            run_files.record_unwritten_notes(self._store.repository, run.id, [])
 
 
 def next_step(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:

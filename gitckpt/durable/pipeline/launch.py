@@ -320,7 +320,7 @@ def _reason_to_exclude(store: Checkpoints, path: str) -> str | None:
         if main_top is None:
             return "the file is not in a worktree"
         repository = Repository(repository.common_dir, main_top, repository.object_format)
-    return limits.reason_to_leave(repository, store.rules.limits(), path)
+    return limits.reason_not_captured(repository, store.rules.limits(), path)
 
 
 def replace_inputs(newest: Pipeline, definition: PipelineDefinition, texts: Texts) -> Pipeline:

@@ -32,7 +32,7 @@ from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.leases import RENEWAL, Hold, LeaseLost
 from gitckpt.store.runs import trust
-from gitckpt.store.runs.summary import Attempts
+from gitckpt.store.runs.summary import PhaseAttempts
 from gitckpt.store.snapshot import capture
 from gitckpt.store.snapshot.limits import MORE_TIME
 
@@ -213,7 +213,9 @@ class Autosaver:
         label = f"{self._phase}-progress"
         record_options: Any = {"run": session.id, "trigger": PHASE, "guard": session.hold}
         checkpoint = store.record(label, worktree=snapshot, **record_options)
-        repair_error = capture.repair(store.repository, store.objects, checkpoint, store.announce)
+        repair_error = capture.repair_snapshot(
+            store.repository, store.objects, checkpoint, store.announce
+        )
         if repair_error is not None:
             store.remove([checkpoint.id])
             raise repair_error
@@ -521,7 +523,7 @@ class Session:
         self.id, self.path, self.store = opening.run, opening.path, opening.store
         self.hold, self.files, newest = opening.hold, opening.files, opening.newest
         created_at = time.time() if opening.is_new else None
-        self.attempts = Attempts(opening.store, self.id, is_new=(newest.sequence or 0) <= 1)
+        self.attempts = PhaseAttempts(opening.store, self.id, is_new=(newest.sequence or 0) <= 1)
         self.writer = Writer(self.store, self.id, self.hold, self.files, newest, made_at=created_at)
         self.state: dict[str, Any] = dict(newest.state)  # a phase may change it
         self.last_attempt: Attempt | None = newest.attempt
@@ -578,7 +580,7 @@ class Session:
         return (times.parse_timestamp(deadline) - self.store.clock()) / MICRO
 
     def has_changed_files(self, attempt: Attempt) -> bool:
-        return self.attempts.has_changed_since(attempt.began or self.writer.newest.id)
+        return self.attempts.have_files_changed_since(attempt.began or self.writer.newest.id)
 
     def record_attempt(
         self, status: str, *, capture: bool = False, followed: bool = False, **details: Any
@@ -649,7 +651,9 @@ class Session:
             keeps_files = conduct.on_resume == KEEP
             if not keeps_files and not plan.crashed:
                 keeps_files = self.attempts.has_work_since(attempt.phase, self.writer.newest.id)
-            attempt = replace(attempt, began=attempt.began or self.attempts.start_of(attempt.phase))
+            attempt = replace(
+                attempt, began=attempt.began or self.attempts.find_newest_start(attempt.phase)
+            )
             self.writer.remove_locks()
             if not keeps_files and attempt.began is not None:
                 self.writer.go_back(trust.read(self.store, self.id, attempt.began))

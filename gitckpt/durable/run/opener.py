@@ -72,7 +72,7 @@ def begin_run(
     if pipeline.name is not None:
         run_settings.require_correct()
     # Raises for a bare repository without a configured directory.
-    opener.default_root(store.repository, run_settings.worktree_dir)
+    opener.worktrees_dir(store.repository, run_settings.worktree_dir)
     if key is not None:
         store.claim(key).require_free()  # before anything is written
     commit = store.repository.resolve_commit_or_unborn(base)
@@ -83,7 +83,9 @@ def begin_run(
     if run_settings.limits.submodules:
         snapshot = replace(CLEAN, submodules=submodules.capture_tree(store, commit))
     if files:
-        snapshot = run_files.with_inputs(store.repository, store.objects, snapshot, commit, files)
+        snapshot = run_files.add_input_files(
+            store.repository, store.objects, snapshot, commit, files
+        )
     details: Any = {"worktree": snapshot, "trigger": PHASE, "pipeline": pipeline}
     record = store.record(ref_names.RUN_STARTED, state, start=name, key=key, base=commit, **details)
     if files:
@@ -136,7 +138,9 @@ def reopen_run(store: Checkpoints, run: str, **options: Unpack[OpenOptions]) -> 
         env_tag = EnvTag(run, hold.lease.token, source.common_dir)
         ended_processes = [] if hold.is_first else end_leftovers(env_tag)
         with lock_files(source, hold):
-            opened = resumption.resume(store, newest, options.get("directory"), is_driven=True)
+            opened = resumption.resume_checkpoint(
+                store, newest, options.get("directory"), is_driven=True
+            )
             if opened.unfiltered:  # an agent would take unfiltered files for real content
                 raise unfiltered.unfiltered_files_error(opened.unfiltered, f"git ckpt resume {run}")
             repository = administration.open_linked_worktree(source, opened.path)
@@ -145,7 +149,7 @@ def reopen_run(store: Checkpoints, run: str, **options: Unpack[OpenOptions]) -> 
                 raise WorktreeError(f"{opened.path} is not a worktree", hint=hint)
             files = run_files.files_of_run(source, run)
             if newest.tree is not None:
-                files.restore(source, store.objects, newest.tree)
+                files.restore_missing(source, store.objects, newest.tree)
             run_store = store.seen_from(repository, options.get("adapter", "auto"))
             cleanups.callback(run_store.close)
             update_remarks = rewind.update_worktree(run_store, files, newest)
@@ -163,7 +167,7 @@ def _read_trusted_checkpoint(store: Checkpoints, run: str, *, trusted: bool) -> 
     head_oid, newest = store.heads.read_head(run)
     if not local_checkpoints.is_local(store.repository, run, head_oid):
         if not trusted:
-            raise trust.refusal_error(store, newest, trust.account(store, newest))
+            raise trust.trust_error(store, newest, trust.describe(store, newest))
         trust.adopt(store, run, head_oid)
     return newest
 

@@ -21,7 +21,7 @@ from gitckpt.store import local_checkpoints
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import ref_names
 from gitckpt.store.restore import restorer, submodules
-from gitckpt.store.restore.restorer import kept_failure
+from gitckpt.store.restore.restorer import files_not_restored_error
 from gitckpt.store.runs import run_files, trust
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.snapshot import comparison, manifest
@@ -38,7 +38,7 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
     """
     safety_ids: list[str] = []
     commit, branch = store.objects.read_head()
-    checkpoint = manifest.with_commit(store.repository, checkpoint, None)[0]
+    checkpoint = manifest.relink_commit(store.repository, checkpoint, None)[0]
     if (commit, branch) != (checkpoint.git_sha, checkpoint.branch) and checkpoint.git_sha:
         require_restorable(store, checkpoint)
         message = f"before going back to {_short_id(checkpoint.id)}"
@@ -46,7 +46,7 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
             store.save(ref_names.SAFETY_COMPLETE, {}, trigger=SAFETY, message=message).id
         )
         _move_head(store, checkpoint, commit)
-    restore_result = restorer.restore(store, checkpoint)
+    restore_result = restorer.restore_checkpoint(store, checkpoint)
     for remark in restore_result.remarks:  # differences from the checkpoint
         store.announce(remark)
     if restore_result.unfiltered:  # a phase would take unfiltered files for real content
@@ -54,7 +54,7 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
             restore_result.unfiltered, f"git ckpt resume {checkpoint.run}"
         )
     if restore_result.kept:
-        raise kept_failure(restore_result.kept)
+        raise files_not_restored_error(restore_result.kept)
     return [*safety_ids, *([restore_result.safety] if restore_result.safety else [])]
 
 
@@ -64,7 +64,7 @@ def update_worktree(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> 
     Returns sentences for the user, or () without changes. Raises the errors of `go_back`. The first
     call raises WorktreeError if the worktree itself has recorded checkpoints since then.
     """
-    id_pair = ownership.read_behind(store.repository.git_dir)
+    id_pair = ownership.read_behind_id(store.repository.git_dir)
     if id_pair is None:
         return ()
     stale_id, adopted_id = id_pair
@@ -73,7 +73,7 @@ def update_worktree(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> 
         and newest.id not in id_pair
     ):
         # A commit or a save was recorded in the worktree: do not replace edits.
-        ownership.forget_behind(store.repository)
+        ownership.forget_behind_id(store.repository)
         message = f"run {newest.run} continued elsewhere until {_short_id(adopted_id)}, "
         message += f"but its worktree recorded the newer {_short_id(newest.id)}"
         hint = f"to keep the files of the worktree: git ckpt resume {newest.run}; "
@@ -87,7 +87,7 @@ def update_worktree(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> 
             safety_ids = go_back(store, newest)
         except WorktreeError as error:
             raise _add_advice(store, newest, error) from None
-    ownership.forget_behind(store.repository)
+    ownership.forget_behind_id(store.repository)
     if not safety_ids:
         return ()
     short_safety_ids = ", ".join(map(_short_id, safety_ids))
@@ -96,11 +96,11 @@ def update_worktree(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> 
 
 
 def _add_advice(store: Checkpoints, newest: Checkpoint, error: WorktreeError) -> WorktreeError:
-    advice = submodules.advice_of(error)
+    advice = submodules.advice_on_failed_submodules(error)
     if advice is None:
         return error
     # Report missing submodules once: their files may be lost for good.
-    ownership.forget_behind(store.repository)
+    ownership.forget_behind_id(store.repository)
     hint = f"to continue without the submodule: git ckpt resume {newest.run}"
     if advice:
         path = shell_quoted(str(store.repository.worktree))
@@ -114,7 +114,7 @@ def _short_id(checkpoint_id: str) -> str:
 
 def require_restorable(store: Checkpoints, checkpoint: Checkpoint) -> None:
     """Raise WorktreeError or LockHeld if `go_back` would fail; change nothing."""
-    restorer.restore(store, checkpoint, dry_run=True)
+    restorer.restore_checkpoint(store, checkpoint, dry_run=True)
     PrivateIndex(store.repository).require_user_index_unlocked()
 
 
@@ -123,7 +123,9 @@ def restore_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) 
     tree, repository = snapshot.tree, store.repository
     if tree is None:
         return
-    if run_files.output_oid(repository, tree) == run_files.output_oid(repository, checkpoint.tree):
+    if run_files.output_tree_oid(repository, tree) == run_files.output_tree_oid(
+        repository, checkpoint.tree
+    ):
         return
     message = f"before going back to {_short_id(checkpoint.id)}"
     store.record(ref_names.SAFETY_COMPLETE, {}, worktree=snapshot, trigger=SAFETY, message=message)
@@ -186,8 +188,8 @@ def fork_run(
     """Start a new run at a checkpoint; return the first checkpoint of the new run."""
     is_recorded_here = trust.is_trusted(store, checkpoint)
     if not (is_recorded_here or trusted):
-        raise trust.refusal_error(store, checkpoint, trust.account(store, checkpoint))
-    checkpoint = manifest.with_commit(store.repository, checkpoint, None)[0]
+        raise trust.trust_error(store, checkpoint, trust.describe(store, checkpoint))
+    checkpoint = manifest.relink_commit(store.repository, checkpoint, None)[0]
     run_name = name or (checkpoint.run or checkpoint.phase_name)[16 if checkpoint.run else 0 :]
     options: Any = {"worktree": checkpoint.worktree, "pipeline": checkpoint.pipeline}
     options |= {"trigger": PHASE, "base": checkpoint.git_sha, "forked_from": checkpoint.id}
@@ -218,7 +220,7 @@ def _move_head(store: Checkpoints, checkpoint: Checkpoint, head: str) -> None:
         # Detach HEAD, and attach it only if the branch is free and still at the commit.
         repository.set_head(commit, message)
         tip = repository.cat_file.info(branch) if branch else None
-        if tip is not None and tip[0] == commit and opener.is_branch_free(repository, branch):
+        if tip is not None and tip[0] == commit and opener.is_branch_unused(repository, branch):
             repository.set_head(branch, message)
     except GitError as error:
         raise WorktreeError(f"cannot move HEAD to {commit}: {error.message}") from None

@@ -269,7 +269,9 @@ class Run:
             require_text("name", name)
             session = self._session
             if record:
-                name = attempts.find_phase(name, session.attempts.phases(self.completed), self.id)
+                name = attempts.find_phase(
+                    name, session.attempts.list_phases(self.completed), self.id
+                )
             self._writer.mark_incomplete(name)
             last = self.last_attempt
             if last is not None and last.phase == name:

@@ -166,13 +166,13 @@ class Writer:
         if self.unwritten[-1:] != [sentence]:
             self.unwritten.append(sentence)
             self._is_report_cleared = False
-            run_files.record_unwritten(self._store.repository, self._run, self.unwritten)
+            run_files.record_unwritten_notes(self._store.repository, self._run, self.unwritten)
             append_log(self._store.repository, sentence)
 
     def _clear_unwritten(self) -> None:
         self.unwritten.clear()
         # Including those of an earlier driver.
-        run_files.record_unwritten(self._store.repository, self._run, [])
+        run_files.record_unwritten_notes(self._store.repository, self._run, [])
         self._is_report_cleared = True
 
     def drop_last_pending(self) -> None:

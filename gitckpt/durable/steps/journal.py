@@ -60,7 +60,7 @@ def find_target(
             ids.is_run_id(run_name) and store.refs.read_ref(ref_names.RUNS + run_name) is not None
         )
         return ReportTarget(run_name if exists else finder.find_run(run_name, store.index), track)
-    owner = ownership.owner(store.repository)
+    owner = ownership.owner_of(store.repository)
     if owner is not None and owner.run is not None:
         return ReportTarget(owner.run, track)
     if track is not None:

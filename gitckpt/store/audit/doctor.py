@@ -51,7 +51,10 @@ def list_facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | 
     refs = [ref for ref, _ in store.refs.iterate_refs(ref_names.CHECKPOINTS)]
     own_refs = [ref for ref in refs if not ref_names.is_foreign(ref)]
     are_loose = [os.path.isfile(os.path.join(repository.common_dir, ref)) for ref in own_refs]
-    paths, last = sweep.find_leftover_files(repository), maintenance.read_last(repository)
+    paths, last = (
+        sweep.find_leftover_files(repository),
+        maintenance.read_last_maintenance(repository),
+    )
     return {
         "git": ".".join(map(str, version)),
         "repository": repository.common_dir,
@@ -79,7 +82,7 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
         *objects.find_lost_targets(repository),
     ]
     return [
-        *installation.inspect(repository, version=version),
+        *installation.inspect_hooks(repository, version=version),
         *setup.inspect(repository),
         *_inspect_settings(repository),
         *_find_unknown_settings(repository),
@@ -138,8 +141,8 @@ def _find_tracked_settings(repository: Repository) -> Iterator[Finding]:
 
 
 def _inspect_maintenance(repository: Repository) -> Iterator[Finding]:
-    last_run = maintenance.read_last(repository)
-    if maintenance.has_failed(last_run):
+    last_run = maintenance.read_last_maintenance(repository)
+    if maintenance.has_maintenance_failed(last_run):
         path = os.path.join(repository.private_dir, error_log.FILE)
         sentence = f"the last maintenance {last_run.outcome}"
         yield Finding("maintenance-failed", path, sentence, "git ckpt expire")

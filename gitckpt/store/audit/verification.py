@@ -166,7 +166,7 @@ def repair_flaws(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
         _write_links(store, [flaw.link for flaw in flaws if flaw.link is not None])
     for flaw in flaws:
         if flaw.scaffold:
-            ownership.discard_abandoned(store.repository, flaw.scaffold)
+            ownership.discard_abandoned_dir(store.repository, flaw.scaffold)
         if flaw.worktree:
             (git_dir, path), linked_commits = flaw.worktree, store.index.commits() or ()
             if worktrees.can_forget(store.repository, git_dir, path, linked_commits):

@@ -20,16 +20,16 @@ from gitckpt.store.worktrees import opener, ownership, resumption
 def audit_worktrees(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
     """Return the flaws of gitckpt's worktrees, and the number of these worktrees."""
     repository = store.repository
-    root = resumption.known_root(repository)
+    root = resumption.known_worktrees_dir(repository)
     flaws: list[Flaw] = []
     worktree_count = 0
     for git_dir, path in administration.list_worktrees(repository):
         is_ours = os.path.exists(os.path.join(git_dir, ref_names.RUN_FILE))
         is_ours |= ownership.is_locked_by_gitckpt(git_dir)
-        if is_ours and not ownership.is_being_made(path):
+        if is_ours and not ownership.is_worktree_being_made(path):
             worktree_count += 1
             flaws += _audit_worktree(store, git_dir, path, evidence, root)
-    for directory in ownership.list_abandoned(repository):
+    for directory in ownership.list_abandoned_dirs(repository):
         sentence = "its creation was interrupted; git gc may fail as long as git keeps it"
         finding = Finding("worktree-unfinished", directory, sentence, REPAIR)
         flaws.append(Flaw(finding, scaffold=directory))
@@ -112,11 +112,13 @@ def can_forget(repository: Repository, git_dir: str, path: str, linked: Iterable
     if administration.main_worktree(repository) is None:
         return False
     # Only in the default directory beside the main worktree: elsewhere a disk may be unmounted.
-    default_root = opener.default_root(repository, None)
+    default_root = opener.worktrees_dir(repository, None)
     is_default = os.path.realpath(os.path.dirname(path)) == os.path.realpath(default_root)
-    if not is_default or not ownership.is_gone(repository, git_dir, path):
+    if not is_default or not ownership.is_worktree_deleted(repository, git_dir, path):
         return False
-    return resumption.may_be_forgotten(Repository(git_dir, None, repository.object_format), linked)
+    return resumption.may_forget_worktree(
+        Repository(git_dir, None, repository.object_format), linked
+    )
 
 
 def _describe_missing_owner(owner: ref_names.Owner, evidence: Evidence) -> str:

@@ -25,7 +25,7 @@ from gitckpt.model.arguments import join_first
 from gitckpt.model.checkpoint import Omitted
 from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.store.restore import byte_exact
-from gitckpt.store.restore.plan import is_file, is_within, paths_in
+from gitckpt.store.restore.plan import is_file, is_within, paths_of
 from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.snapshot.capture import CaptureResult
 
@@ -35,7 +35,7 @@ _ADD = ("update-index", "--add", "--replace", "-z", "--stdin")
 _NOT_UP_TO_DATE = re.compile(r"not uptodate|would be (?:overwritten|removed|lost)")
 
 
-def is_out_of_date(error: GitError) -> bool:
+def is_outdated_index_error(error: GitError) -> bool:
     """Return whether git failed because a file differs from the entry in the index."""
     return _NOT_UP_TO_DATE.search(error.stderr) is not None
 
@@ -44,7 +44,7 @@ def add_unlisted(index: PrivateIndex, captured: CaptureResult) -> None:
     """Add the captured files that `index` lacks; raise `BusyError` if a file changed."""
     if not captured.unlisted:
         return
-    index.git(*_ADD, data=encode_paths(_remove_absent(index, captured.unlisted)))
+    index.git(*_ADD, data=encode_paths(_drop_entries_without_file(index, captured.unlisted)))
     tree = index.write_tree()
     if tree != captured.files:
         differences = diff.diff_trees(index.repository, captured.files, tree)
@@ -52,7 +52,7 @@ def add_unlisted(index: PrivateIndex, captured: CaptureResult) -> None:
         raise BusyError(message, hint="run the command again")
 
 
-def _remove_absent(index: PrivateIndex, paths: Collection[bytes]) -> list[bytes]:
+def _drop_entries_without_file(index: PrivateIndex, paths: Collection[bytes]) -> list[bytes]:
     """Remove the entries of missing files from `index`; return the existing files."""
     top = os.fsencode(index.repository.worktree or "")
     existing_paths = [path for path in paths if is_file(top, path)]
@@ -60,13 +60,10 @@ def _remove_absent(index: PrivateIndex, paths: Collection[bytes]) -> list[bytes]
     return existing_paths
 
 
-def list_special(
+def special_files(
     repository: Repository, omitted: Collection[Omitted], tree: str, paths: Sequence[bytes]
 ) -> list[bytes]:
-    """Return the omitted pipes, sockets and devices at paths where `tree` has a file.
-
-    A restore must not overwrite them; a capture takes the file of such a path from the index.
-    """
+    """Return the omitted pipes, sockets and devices at paths where `tree` has a file."""
     top, special_paths = os.fsencode(repository.worktree or ""), []
     for path in (modules.unquote_path(entry.path) for entry in omitted):
         with contextlib.suppress(OSError):
@@ -77,7 +74,7 @@ def list_special(
     return [path for path in special_paths if any(is_within(file, [path]) for file in tree_paths)]
 
 
-def remove_entries(index: PrivateIndex, absent: Collection[bytes], tree: str) -> str:
+def remove_index_entries(index: PrivateIndex, absent: Collection[bytes], tree: str) -> str:
     """Remove the index entries of the `absent` files, so that git writes these files.
 
     Entries of `.gitattributes` files that `tree` lacks stay until git removes them, as they affect
@@ -94,11 +91,8 @@ def remove_entries(index: PrivateIndex, absent: Collection[bytes], tree: str) ->
         return scratch_index.write_tree()
 
 
-def delete_unconvertible(index: PrivateIndex, files: Mapping[bytes, str]) -> None:
-    """Delete files that git does not replace because it cannot convert them.
-
-    The safety checkpoint has captured them. `files` maps each path to the oid of the file's bytes.
-    """
+def delete_unconvertible_files(index: PrivateIndex, files: Mapping[bytes, str]) -> None:
+    """Delete files that git does not replace because it cannot convert them."""
     if not files:
         return
     repository = index.repository
@@ -119,8 +113,8 @@ def replace_files(
     """Let git replace the current files (tree `old_tree`) by files of tree `expected`.
 
     Returns the files that stay unfiltered because a filter fails. Raises `GitError` if git finds a
-    file that differs from `index` (see `is_out_of_date`) or cannot write. Raises `BusyError` if a
-    file changed meanwhile.
+    file that differs from `index` (see `is_outdated_index_error`) or cannot write. Raises
+    `BusyError` if a file changed meanwhile.
     """
     command = (*PARALLEL, "read-tree", "-m", "-u", "--no-sparse-checkout", expected)
 
@@ -128,14 +122,14 @@ def replace_files(
         try:
             index.git(*options, *command)
         except GitError as error:
-            if not is_out_of_date(error):
+            if not is_outdated_index_error(error):
                 raise
             index.refresh_stat_data()  # a file with a new timestamp may have the same content
             index.git(*options, *command)
 
     new_oids = {change.path: change.new for change in files if change.status != "D"}
     changed_paths = [change.path for change in files]
-    relist = functools.partial(_relist_files, index, changed_paths, old_tree, expected)
+    relist = functools.partial(_refresh_entries, index, changed_paths, old_tree, expected)
     filtered, failing_files = unfiltered.write_files_despite_filters(
         index.repository, lambda: new_oids, attempt, relist
     )
@@ -144,7 +138,7 @@ def replace_files(
     return sorted(failing_files)
 
 
-def find_unfiltered(
+def find_unfiltered_files(
     repository: Repository, tree: str, touched: Collection[bytes], paths: Sequence[bytes]
 ) -> FilesByPath:
     """Return files in `paths` that are as in `tree`, but whose filter failed before."""
@@ -165,16 +159,16 @@ def run_pending_filters(repository: Repository, pending: FilesByPath) -> list[by
         raise WorktreeError(message, hint="run the command again") from None
 
 
-def _relist_files(
+def _refresh_entries(
     index: PrivateIndex, paths: Collection[bytes], old_tree: str, expected: str
 ) -> None:
     repository = index.repository
-    _add_entries(index, _remove_absent(index, paths), expected)
+    _add_files_to_index(index, _drop_entries_without_file(index, paths), expected)
     tree = index.write_tree()
-    new_paths = paths_in(diff.diff_trees(repository, old_tree, tree), "AMT")
+    new_paths = paths_of(diff.diff_trees(repository, old_tree, tree), "AMT")
     differences = diff.diff_trees(repository, expected, tree)
     missed_changes = [change for change in differences if change.path in new_paths]
-    if changed_files := comparison.describe_unexpected(repository, missed_changes, None, {}):
+    if changed_files := comparison.unexpected_changes(repository, missed_changes, None, {}):
         message = f"files changed while git replaced them: {join_first(changed_files)}"
         raise BusyError(message, hint="restore the previous state: git ckpt undo")
     # git rereads a file that is as new as the index, and would see an unfiltered one as changed.
@@ -182,7 +176,7 @@ def _relist_files(
     os.utime(index.path, (later_time, later_time))
 
 
-def _add_entries(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> None:
+def _add_files_to_index(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> None:
     # If a filter fails, only files with the stored bytes are added; other entries stay.
     try:
         index.git(*_ADD, data=encode_paths(paths))

@@ -31,8 +31,8 @@ from gitckpt.store.records import ref_names
 from gitckpt.store.restore import byte_exact, replacement
 from gitckpt.store.restore import plan as planning
 from gitckpt.store.restore import undo as undoing
-from gitckpt.store.restore.plan import PathChange, Plan, Planner, decode_path, is_within, paths_in
-from gitckpt.store.restore.submodules import SubmoduleRemoval, SubmoduleRestoreResult, Submodules
+from gitckpt.store.restore.plan import PathChange, RestorePlan, decode_path, is_within, paths_of
+from gitckpt.store.restore.submodules import SubmoduleRemoval, SubmoduleRestorer, SubmoduleResult
 from gitckpt.store.snapshot import capture, comparison, manifest
 from gitckpt.store.snapshot.capture import CaptureResult
 from gitckpt.store.snapshot.manifest import INTENT, SKIPPED
@@ -84,7 +84,7 @@ class RestoreResult:
     kept: Mapping[bytes, str] = field(default_factory=dict)
 
 
-def kept_failure(kept: Mapping[bytes, str]) -> WorktreeError:
+def files_not_restored_error(kept: Mapping[bytes, str]) -> WorktreeError:
     """Return the error about files that were not restored; `kept` has the reasons."""
     named_files = join_first(
         [f"{quote_path(path)} ({reason})" for path, reason in sorted(kept.items())]
@@ -95,7 +95,7 @@ def kept_failure(kept: Mapping[bytes, str]) -> WorktreeError:
     return WorktreeError(message, hint=hint)
 
 
-def restore(
+def restore_checkpoint(
     store: Checkpoints,
     checkpoint: Checkpoint,
     paths: Sequence[bytes] = (),
@@ -114,41 +114,41 @@ def restore(
         command = f"git ckpt restore {checkpoint.id[: ids.SHORT]} --trust"
         hint = f"; if you trust the fetched one: {command}"
         raise local_checkpoints.replaced(checkpoint.id, hint)
-    return _run(lambda: _Restore(store, checkpoint, paths, index=index), dry_run, announce)[1]
+    return _retry(lambda: _RestoreTry(store, checkpoint, paths, index=index), dry_run, announce)[1]
 
 
-def undo(
+def undo_restore(
     store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None
 ) -> RestoreResult:
     """Restore the state before the newest restore, or raise `NotFoundError`."""
-    return _run_step(store, undoing.UNDO, dry_run, announce)
+    return _undo_redo(store, undoing.UNDO, dry_run, announce)
 
 
-def redo(
+def redo_restore(
     store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None
 ) -> RestoreResult:
     """Restore the state before the newest undo, or raise `NotFoundError`."""
-    return _run_step(store, undoing.REDO, dry_run, announce)
+    return _undo_redo(store, undoing.REDO, dry_run, announce)
 
 
-def _run_step(store: Checkpoints, kind: str, dry_run: bool, announce: Announce) -> RestoreResult:
+def _undo_redo(store: Checkpoints, kind: str, dry_run: bool, announce: Announce) -> RestoreResult:
     stack = undoing.read_stack(store)
     checkpoint_id, missing_ids = undoing.next_step(store, stack, kind)
     if checkpoint_id is None:
         raise undoing.no_step_error(stack, kind, missing_ids)
     checkpoint = store.read(checkpoint_id)
     created_files = undoing.list_created_files(store, stack, checkpoint)
-    attempt = functools.partial(_Restore, store, checkpoint, (), created_files, step=kind)
-    result = _run(attempt, dry_run, announce)[1]
-    remarks = undoing.skipped_remarks(missing_ids)
+    attempt = functools.partial(_RestoreTry, store, checkpoint, (), created_files, step=kind)
+    result = _retry(attempt, dry_run, announce)[1]
+    remarks = undoing.remark_on_skipped_steps(missing_ids)
     if stack.open is not None:
         remarks.append("the previous restore, undo or redo was interrupted")
     return replace(result, remarks=[*remarks, *result.remarks])
 
 
-def _run(
-    make: Callable[[], _Restore], dry_run: bool, announce: Announce
-) -> tuple[_Restore, RestoreResult]:
+def _retry(
+    make: Callable[[], _RestoreTry], dry_run: bool, announce: Announce
+) -> tuple[_RestoreTry, RestoreResult]:
     # Tries again if HEAD moved before the restore changed anything; `make` reads HEAD each time.
     for _ in range(_TRIES - 1):
         attempt = make()
@@ -163,21 +163,21 @@ def _run(
 
 def _restore_submodule(
     store: Checkpoints, checkpoint: Checkpoint, dry_run: bool
-) -> SubmoduleRestoreResult:
-    attempt, result = _run(lambda: _Restore(store, checkpoint, ()), dry_run, lambda _: None)
+) -> SubmoduleResult:
+    attempt, result = _retry(lambda: _RestoreTry(store, checkpoint, ()), dry_run, lambda _: None)
     sentences = list(attempt.submodules.failures)
     remarks = [text for text in result.remarks if text.removeprefix(_OF_SUBMODULE) not in sentences]
-    sentences += [kept_failure(result.kept).message] if result.kept else []
+    sentences += [files_not_restored_error(result.kept).message] if result.kept else []
     sentences += (
         [unfiltered.unfiltered_files_error(result.unfiltered, "").message]
         if result.unfiltered
         else []
     )
     advice = attempt.submodules.advice
-    return SubmoduleRestoreResult(result.changes, remarks, attempt.is_due, sentences, advice)
+    return SubmoduleResult(result.changes, remarks, attempt.is_due, sentences, advice)
 
 
-class _Restore:
+class _RestoreTry:
     """One attempt to restore a checkpoint; `run` executes it.
 
     `has_begun` tells whether files may have changed already, `is_due` whether any change is needed.
@@ -199,22 +199,22 @@ class _Restore:
         self._undone = {} if step == undoing.RESTORE else checkpoint.state
         self._restores_index, self._step = index or not paths, step
         self._head, self._branch = store.objects.read_head()
-        self._omitted_remarks = _list_omitted(repository, checkpoint, self._paths)
-        _require_source(repository, checkpoint)
-        checkpoint, self._commit_remark = manifest.with_commit(repository, checkpoint, self._head)
+        self._omitted_remarks = _describe_omitted_paths(repository, checkpoint, self._paths)
+        _require_files_to_restore(repository, checkpoint)
+        checkpoint, self._commit_remark = manifest.relink_commit(repository, checkpoint, self._head)
         self._checkpoint = checkpoint
         graph.fetch_trees_of(repository, checkpoint.tree, checkpoint.git_sha)
         self._target = manifest.contents_of(checkpoint, repository, store.objects)
         self._limits = replace(store.rules.limits(), timeout=float("inf"))
         files_source = checkpoint if self._limits.submodules else replace(checkpoint, worktree=None)
-        self.submodules = Submodules(store, files_source, paths, _restore_submodule)
+        self.submodules = SubmoduleRestorer(store, files_source, paths, _restore_submodule)
         self._removal = SubmoduleRemoval(store, self._undone, self.submodules.paths, self._limits)
         self.is_due = self.has_begun = False
         self._unheld: dict[bytes, str] = {}
         self._nested_repositories: Collection[bytes] = modules.find_git_dirs_inside(repository)
-        self._choose_operation()
+        self._choose_git_operation()
 
-    def _choose_operation(self) -> None:
+    def _choose_git_operation(self) -> None:
         repository, checkpoint = self._repository, self._checkpoint
         same_head = self._head == checkpoint.git_sha and self._commit_remark is None
         state_files = self._target.operation if self._commit_remark is None else {}
@@ -233,44 +233,44 @@ class _Restore:
     def run(self, *, dry_run: bool, announce: Announce) -> RestoreResult:
         with self._store.private_index() as index:
             self._capture_current(index)
-            plan = self._make_plan(index)
+            plan = self._make_restore_plan(index)
             head_remarks = self._describe_head_changes()
-            is_due = self.submodules.plan() or plan.changes or plan.flags
-            self.is_due = bool(is_due or self._changes_operation)
+            is_due = self.submodules.plan_submodules() or plan.changes or plan.flags
+            self.is_due = bool(is_due or self._changes_git_operation)
             if dry_run:
-                self._require_objects(plan)
-            pending_files = replacement.find_unfiltered(
-                self._repository, self._target.files, paths_in(plan.files), self._paths
+                self._require_stored_objects(plan)
+            pending_files = replacement.find_unfiltered_files(
+                self._repository, self._target.files, paths_of(plan.files), self._paths
             )
             if dry_run or not self.is_due:
                 failing_files: list[bytes] = []
                 if not dry_run:
                     if self._step != undoing.RESTORE:
-                        undoing.record_end(self._store, self._step, self._checkpoint.id)
+                        undoing.record_restore_end(self._store, self._step, self._checkpoint.id)
                     failing_files = replacement.run_pending_filters(self._repository, pending_files)
-                    self.submodules.require_all(is_changed=False)
+                    self.submodules.require_all_restored(is_changed=False)
                 filtered_paths = [path for path in pending_files if path not in failing_files]
                 plan.changes += [PathChange(planning.CHANGE, path) for path in filtered_paths]
-                return self._report(plan, None, failing_files, head_remarks if self.is_due else [])
+                return self._result(plan, None, failing_files, head_remarks if self.is_due else [])
             replacement.add_unlisted(index, self._captured)
-            expected_tree = self._prepare(index, plan)
+            expected_tree = self._prepare_tree_to_write(index, plan)
             if self._objects.read_head()[0] != self._head:
                 raise capture.head_moved_error()
             if not self._paths:
                 index.require_user_index_unchanged()
             if remarks := [*head_remarks, *self._list_remarks(plan)]:
                 announce(remarks)
-            safety = self._record_safety(plan)
-            with undoing.with_revert_hint(self._step):
-                failing_files = self._apply(index, plan, expected_tree)
+            safety = self._record_safety_checkpoint(plan)
+            with undoing.add_revert_hint_to_errors(self._step):
+                failing_files = self._apply_plan(index, plan, expected_tree)
         failing_files += replacement.run_pending_filters(self._repository, pending_files)
-        with undoing.with_revert_hint(self._step):
-            self._require_restored(plan, expected_tree)
-        self.submodules.apply()
-        self._removal.apply(safety)
-        undoing.record_end(self._store, self._step, self._checkpoint.id)
-        self.submodules.require_all()
-        return self._report(plan, safety.id, failing_files, head_remarks)
+        with undoing.add_revert_hint_to_errors(self._step):
+            self._require_restored_files(plan, expected_tree)
+        self.submodules.restore_submodules()
+        self._removal.remove_submodules(safety)
+        undoing.record_restore_end(self._store, self._step, self._checkpoint.id)
+        self.submodules.require_all_restored()
+        return self._result(plan, safety.id, failing_files, head_remarks)
 
     def _capture(self, index: PrivateIndex, head: str, untracked: Sequence[bytes]) -> CaptureResult:
         settings = self._limits, untracked
@@ -288,11 +288,11 @@ class _Restore:
         target.modes = {path: mode for path, mode in target.modes.items() if not self._stays(path)}
         current = manifest.read(self._repository, self._objects, captured.worktree.tree, self._head)
         # A capture takes missing skipped files from the index; without entries, git writes them.
-        snapshot_and_commit = target, self._checkpoint.git_sha
-        missing = planning.find_missing(self._repository, current, snapshot_and_commit, self._paths)
+        target_side = target, self._checkpoint.git_sha
+        missing = planning.find_missing_files(self._repository, current, target_side, self._paths)
         current.files = captured.files
         if missing:
-            current.files = replacement.remove_entries(index, missing, target.files)
+            current.files = replacement.remove_index_entries(index, missing, target.files)
         # A capture omits the settings if nothing converts, but restored attributes may convert.
         configured = self._limits.git_settings(self._repository)
         current.conversion = attributes.describe_conversion(self._repository, configured)
@@ -306,9 +306,9 @@ class _Restore:
 
     # Plan.
 
-    def _make_plan(self, index: PrivateIndex) -> Plan:
+    def _make_restore_plan(self, index: PrivateIndex) -> RestorePlan:
         planner = self._make_planner()
-        planner.require_paths(self._checkpoint.id)
+        planner.require_known_paths(self._checkpoint.id)
         plan = planner.plan_changes(self._undone_files, index=self._restores_index)
         touched_paths = {change.path for change in plan.changes if change.kind != planning.STAGE}
         to_capture = [*plan.in_the_way, *sorted(touched_paths.intersection(self._captured.lossy))]
@@ -317,24 +317,23 @@ class _Restore:
             self._capture_current(index, to_capture)
             planner = self._make_planner()
             plan = planner.plan_changes(self._undone_files, index=self._restores_index)
-        planner.plan_modes(self._undone)
+        planner.plan_directories_and_modes(self._undone)
         omissions, tree = self._captured.worktree.omitted, self._target.files
-        plan.obstacles += replacement.list_special(self._repository, omissions, tree, self._paths)
-        plan.require_no_obstacle()
-        plan.changes += self._removal.plan()
+        plan.obstacles += replacement.special_files(self._repository, omissions, tree, self._paths)
+        plan.require_no_blocking_path()
+        plan.changes += self._removal.plan_removals()
         plan.changes.sort(key=lambda change: change.path)
         return plan
 
-    def _make_planner(self) -> Planner:
-        current_and_target = (self._current, self._head), (self._target, self._checkpoint.git_sha)
-        return Planner(self._repository, *current_and_target, self._paths, self._stays)
+    def _make_planner(self) -> planning.RestorePlanner:
+        sides = (self._current, self._head), (self._target, self._checkpoint.git_sha)
+        return planning.RestorePlanner(self._repository, *sides, self._paths, self._stays)
 
     @property
-    def _changes_operation(self) -> bool:
+    def _changes_git_operation(self) -> bool:
         return self._brings_operation and self._current.operation != self._target.operation
 
-    def _prepare(self, index: PrivateIndex, plan: Plan) -> str:
-        """Return the tree of files to write; raise an error if git could not write it."""
+    def _prepare_tree_to_write(self, index: PrivateIndex, plan: RestorePlan) -> str:
         tree = self._target.files
         is_unusual = any(_UNUSUAL.search(change.path) for change in plan.files)
         if not plan.is_whole or plan.is_contradictory or is_unusual:
@@ -348,19 +347,19 @@ class _Restore:
                     tree = scratch.write_tree()
             except GitError as error:
                 raise WorktreeError(f"{message_start}: {error.message}") from None
-            planned_paths = paths_in(plan.files) - set(plan.absent)
+            planned_paths = paths_of(plan.files) - set(plan.absent)
             tree_pair = tree, self._target.files
             differences = diff.diff_trees(self._repository, *tree_pair, self._paths)
             if refused_changes := [
                 str(change) for change in differences if change.path in planned_paths
             ]:  # a tree can have paths that the index refuses
                 raise WorktreeError(f"{message_start}: {join_first(refused_changes)}")
-        self._require_objects(plan)
+        self._require_stored_objects(plan)
         if graph.find_promisor_remote(self._repository):
             graph.fetch_missing_objects(self._repository, tree, self._captured.files)
         return tree
 
-    def _require_objects(self, plan: Plan) -> None:
+    def _require_stored_objects(self, plan: RestorePlan) -> None:
         if self._brings_operation:
             operation.require_ref_objects(self._repository, self._target.operation)
         if graph.find_promisor_remote(self._repository):
@@ -375,14 +374,14 @@ class _Restore:
             message = f"checkpoint {self._checkpoint.id} lacks the content of {blob_names}"
             raise WorktreeError(message, hint=manifest.VERIFY)
 
-    def _record_safety(self, plan: Plan) -> Checkpoint:
+    def _record_safety_checkpoint(self, plan: RestorePlan) -> Checkpoint:
         state = {
             "worktree": local_checkpoints.worktree_name(self._repository),
             "made": local_checkpoints.creation_time(self._repository),
             "before": self._checkpoint.id,
             "paths": [*map(planning.decode_if_utf8, self._paths)],
             **plan.state,
-            **self.submodules.state,
+            **self.submodules.undo_state,
         }
         message = f"before the restore of checkpoint {self._checkpoint.id[: ids.SHORT]}"
         worktree, label, store = self._captured.worktree, ref_names.SAFETY_COMPLETE, self._store
@@ -390,7 +389,7 @@ class _Restore:
             submodule_paths = {*self._captured.submodules, *self.submodules.paths}
             worktree = submodules.capture(store, worktree, submodule_paths, self._limits)
         safety = store.record(label, state, worktree=worktree, trigger=SAFETY, message=message)
-        error = capture.repair(self._repository, store.objects, safety, store.announce)
+        error = capture.repair_snapshot(self._repository, store.objects, safety, store.announce)
         if error is None and safety.git_sha != self._head:
             error = (
                 capture.head_moved_error()
@@ -399,15 +398,15 @@ class _Restore:
             store.remove([safety.id])
             raise error
         self.has_begun = True
-        undoing.record_start(store, self._step, safety)
+        undoing.record_restore_start(store, self._step, safety)
         return safety
 
-    def _apply(self, index: PrivateIndex, plan: Plan, expected: str) -> list[bytes]:
+    def _apply_plan(self, index: PrivateIndex, plan: RestorePlan, expected: str) -> list[bytes]:
         """Change the files and the index as planned; return the files left unfiltered."""
-        changed_paths, raw_files = paths_in(plan.files), plan.exactness.raw
+        changed_paths, raw_files = paths_of(plan.files), plan.exactness.raw
         skipped_paths = changed_paths.intersection(self._current.flags.get(SKIPPED, ()))
         configured = self._limits.git_settings(self._repository)
-        byte_exact.require_unchanged(index, plan.exactness, configured, expected)
+        byte_exact.require_files_unchanged(index, plan.exactness, configured, expected)
         if not self._paths:
             index.require_user_index_unchanged()
         try:
@@ -416,38 +415,38 @@ class _Restore:
                 index.update_paths("--no-skip-worktree", sorted(index_paths))
             raw_oids = self._captured.as_is.items()
             exact_oids = {path: oid for path, oid in raw_oids if path in changed_paths}
-            replacement.delete_unconvertible(index, exact_oids)
+            replacement.delete_unconvertible_files(index, exact_oids)
             old_and_new_tree = self._current.files, expected
             failing_files = replacement.replace_files(index, plan.files, *old_and_new_tree)
             if plan.apply_modes(self._repository):
                 index.refresh_stat_data()  # a new mode changes the ctime of a file
         except GitError as error:
-            if replacement.is_out_of_date(error):
+            if replacement.is_outdated_index_error(error):
                 raise byte_exact.file_changed_error(error.message) from None
             message = f"git could not write every file: {error.message}"
             raise WorktreeError(message, hint=self._revert_hint) from None
         byte_exact.write_exact_bytes(index, plan.exactness)
         if unfiltered.uses_git_annex(self._repository):
-            files, outdated = manifest.regular_files(self._repository, expected), plan.outdated
+            files, outdated = manifest.regular_files(self._repository, expected), plan.paths_to_stat
             unfiltered.populate_annexed_files(
                 index, {path: oid for path, oid in files.items() if path in outdated}
             )
         if failing_files:
             unfiltered.forget_unfiltered_files(self._repository, raw_files)
         self._write_index(index, plan, expected)
-        if self._changes_operation:
+        if self._changes_git_operation:
             operation.end_operation(self._repository)
             operation.restore_operation(self._repository, self._target.operation)
         return [path for path in failing_files if path not in raw_files]
 
-    def _write_index(self, index: PrivateIndex, plan: Plan, expected: str) -> None:
+    def _write_index(self, index: PrivateIndex, plan: RestorePlan, expected: str) -> None:
         if not self._paths:
             # In a sparse checkout, every entry without a file must stay marked skip-worktree.
             target = self._target
             if target.sparse is not None or self._current.sparse is not None:
                 skipped_paths = sorted(plan.list_skipped_without_file(self._repository))
                 target = replace(target, flags={**target.flags, SKIPPED: skipped_paths})
-            manifest.turn_into(index, target, self._checkpoint.git_sha, expected)
+            manifest.set_index_to_snapshot(index, target, self._checkpoint.git_sha, expected)
             index.replace_user_index()
             return
         # Even if no index entry is restored, git needs the stat data of converted files.
@@ -456,26 +455,26 @@ class _Restore:
             return
         with PrivateIndex(self._repository) as private_index:
             private_index.put_entries(plan.index_lines)
-            exact_files.refresh_index_entries(private_index, plan.outdated)
+            exact_files.refresh_index_entries(private_index, plan.paths_to_stat)
             private_index.refresh_stat_data()
             for flag, (paths_to_flag, paths_to_unflag) in plan.flags.items():
                 if flag == INTENT:
                     manifest.add_intent_entries(private_index, self._target, paths_to_flag)
                 else:
-                    manifest.change_flag(private_index, flag, paths_to_flag, paths_to_unflag)
+                    manifest.change_index_flag(private_index, flag, paths_to_flag, paths_to_unflag)
             private_index.replace_user_index()
 
-    def _require_restored(self, plan: Plan, expected: str) -> None:
+    def _require_restored_files(self, plan: RestorePlan, expected: str) -> None:
         for _ in range(_TRIES - 1):
             with contextlib.suppress(capture.Moved):
-                return self._require_equal(self._find_differences(plan, expected))
-        return self._require_equal(self._find_differences(plan, expected))
+                return self._require_no_differences(self._compare_with_worktree(plan, expected))
+        return self._require_no_differences(self._compare_with_worktree(plan, expected))
 
-    def _find_differences(self, plan: Plan, expected: str) -> list[str]:
-        deleted_paths = paths_in(plan.files, "D") - set(plan.absent)
+    def _compare_with_worktree(self, plan: RestorePlan, expected: str) -> list[str]:
+        deleted_paths = paths_of(plan.files, "D") - set(plan.absent)
         if not self._paths:
             wanted = self._target, self._checkpoint.git_sha
-            return comparison.compare(
+            return comparison.compare_with_worktree(
                 *(self._repository, self._objects, *wanted, self._limits),
                 with_operation=self._brings_operation,
                 deleted=deleted_paths,
@@ -494,12 +493,12 @@ class _Restore:
             # A capture lists a skip-worktree entry as a file, even without a file.
             if self._restores_index or change.status != "A" or planning.is_file(top, change.path)
         ]
-        names = comparison.describe_unexpected(
+        names = comparison.unexpected_changes(
             self._repository, changes, deleted_paths, plan.exactness.raw
         )
-        return names + comparison.find_wrong_layout(self._repository, plan.directories, plan.modes)
+        return names + comparison.find_wrong_modes(self._repository, plan.directories, plan.modes)
 
-    def _require_equal(self, differing: Sequence[str]) -> None:
+    def _require_no_differences(self, differing: Sequence[str]) -> None:
         if differing:
             problem = f"the restored files differ from checkpoint {self._checkpoint.id}"
             raise WorktreeError(f"{problem}: {join_first(differing)}", hint=self._revert_hint)
@@ -508,14 +507,14 @@ class _Restore:
     def _revert_hint(self) -> str:
         return f"restore the previous state: {undoing.revert_command(self._step)}"
 
-    def _report(
-        self, plan: Plan, safety: str | None, still_failing: Sequence[bytes], apart: Sequence[str]
+    def _result(
+        self, plan: RestorePlan, safety: str | None, failing: Sequence[bytes], apart: Sequence[str]
     ) -> RestoreResult:
         remarks = [*self._list_remarks(plan), *self._removal.remarks]
         remarks += [_OF_SUBMODULE + failure for failure in self.submodules.failures]
         changes = sorted([*plan.changes, *self.submodules.changes], key=lambda change: change.path)
         main_fields = self._checkpoint.id, changes, safety, remarks, self._position, self._source
-        return RestoreResult(*main_fields, apart, tuple(sorted(still_failing)), self._unheld)
+        return RestoreResult(*main_fields, apart, tuple(sorted(failing)), self._unheld)
 
     def _describe_head_changes(self) -> list[str]:
         checkpoint, captured = self._checkpoint, self._checkpoint.worktree
@@ -543,11 +542,11 @@ class _Restore:
     def _compare_operations(self, position: Position, source: Position, resume: str) -> list[str]:
         active, captured = position.operation, None if self._is_foreign else source.operation
         end_commands = _ENDINGS.get(
-            (captured if self._changes_operation else active) or "", "see git status"
+            (captured if self._changes_git_operation else active) or "", "see git status"
         )
         suffix = "" if position.commit == source.commit else ", which belong to another commit"
         remarks = []
-        if self._changes_operation:
+        if self._changes_git_operation:
             if active and active != captured:
                 hint = f"to return to that state: {undoing.revert_command(self._step)}"
                 remarks.append(f"the {active} in progress in the worktree is ended; {hint}")
@@ -568,7 +567,7 @@ class _Restore:
                 remarks.append(f"{remark}; to end it: {end_commands}")
         return remarks
 
-    def _list_remarks(self, plan: Plan) -> list[str]:
+    def _list_remarks(self, plan: RestorePlan) -> list[str]:
         deleted_paths = {change.path for change in plan.changes if change.kind == planning.DELETE}
         reported_paths = self.submodules.paths | self.submodules.moved | deleted_paths
         remarks = list(self._omitted_remarks)
@@ -595,8 +594,7 @@ class _Restore:
         return remarks + self.submodules.remarks
 
 
-def _require_source(repository: Repository, checkpoint: Checkpoint) -> None:
-    """Raise `WorktreeError` if the repository is bare or the checkpoint has no files."""
+def _require_files_to_restore(repository: Repository, checkpoint: Checkpoint) -> None:
     files, commit = checkpoint.worktree, checkpoint.git_sha[:10]
     if repository.worktree is None:
         hint = f"open a worktree: git ckpt resume {checkpoint.id[: ids.SHORT]}"
@@ -608,10 +606,9 @@ def _require_source(repository: Repository, checkpoint: Checkpoint) -> None:
         raise WorktreeError(f"checkpoint {checkpoint.id} has no files: {files.degraded}", hint=hint)
 
 
-def _list_omitted(
+def _describe_omitted_paths(
     repository: Repository, checkpoint: Checkpoint, paths: Sequence[bytes]
 ) -> list[str]:
-    """Make a remark on paths that the checkpoint omits and the worktree lacks, if any."""
     top, missing_names = os.fsencode(repository.worktree or ""), []
     for entry in checkpoint.worktree.omitted if checkpoint.worktree is not None else ():
         path = modules.unquote_path(entry.path).rstrip(b"/")

@@ -31,15 +31,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Key in a safety checkpoint's state: by path, the `_read_state` of submodules to check out.
+# Key in a safety checkpoint's state: by path, `_read_submodule_head` of submodules to check out.
 _KEY = "submodules"
 
 
-class _NotRemovable(CkptError):
+class _SubmoduleStays(CkptError):
     """A submodule has files that are in no checkpoint or changed after their capture."""
 
 
-def _read_state(store: Checkpoints, repository: Repository, top: str) -> dict[str, Any]:
+def _read_submodule_head(store: Checkpoints, repository: Repository, top: str) -> dict[str, Any]:
     """Return a submodule's HEAD, and how many directories of `top` are missing."""
     missing_count = 0
     while not os.path.lexists(top):
@@ -67,8 +67,8 @@ class SubmoduleRemoval:
         paths = sorted(state_of.keys() - stay)
         self._states = {path: state_of[path] for path in paths if isinstance(state_of[path], dict)}
 
-    def plan(self) -> list[PathChange]:
-        """List a change for each submodule that `apply` will remove."""
+    def plan_removals(self) -> list[PathChange]:
+        """List a change for each submodule that `remove_submodules` will remove."""
         changes = []
         for path in self._states:
             if submodule := modules.open_submodule(self._store.repository, path):
@@ -76,7 +76,7 @@ class SubmoduleRemoval:
                 changes.append(PathChange(DELETE, path))
         return changes
 
-    def apply(self, safety: Checkpoint) -> None:
+    def remove_submodules(self, safety: Checkpoint) -> None:
         """Remove submodules that `safety` has captured; add remarks on other submodules."""
         captures = safety.worktree.submodules if safety.worktree else ()
         checkpoints = {modules.unquote_path(entry.path): entry.checkpoint for entry in captures}
@@ -86,7 +86,7 @@ class SubmoduleRemoval:
                 continue
             try:
                 if path not in checkpoints:
-                    raise _NotRemovable("no checkpoint has captured the submodule")
+                    raise _SubmoduleStays("no checkpoint has captured the submodule")
                 self._remove(submodule, checkpoints[path], state)
             except (CkptError, OSError) as error:
                 reason = error.message if isinstance(error, CkptError) else error.strerror
@@ -95,7 +95,7 @@ class SubmoduleRemoval:
     def _remove(self, submodule: Repository, checkpoint: str, state: Mapping[str, Any]) -> None:
         top = submodule.worktree or ""
         if (mount := mounts.describe_mounts(top)) is not None:
-            raise _NotRemovable(mount)
+            raise _SubmoduleStays(mount)
         with self._store.seen_from(submodule, "plumbing") as submodule_store:
             files = self._list_files(submodule_store, submodule_store.read_own(checkpoint))
             levels = os.walk(os.fsencode(top))
@@ -114,18 +114,18 @@ class SubmoduleRemoval:
             top = os.path.dirname(top)
 
     def _list_files(self, submodule_store: Checkpoints, checkpoint: Checkpoint) -> list[bytes]:
-        """List a submodule's files; raise `_NotRemovable` if one is in no checkpoint."""
+        """List a submodule's files; raise `_SubmoduleStays` if one is in no checkpoint."""
         repository, captured = submodule_store.repository, checkpoint.worktree
         top = os.fsencode(repository.worktree or "")
         if not os.path.isfile(os.path.join(top, b".git")):
-            raise _NotRemovable("the directory contains its own repository")
+            raise _SubmoduleStays("the directory contains its own repository")
         if captured is None or captured.degraded or captured.omitted or captured.converted:
-            raise _NotRemovable("the checkpoint of the submodule is incomplete")
+            raise _SubmoduleStays("the checkpoint of the submodule is incomplete")
         new_capture = submodule_store.capture(self._limits)
         current_state = submodule_store.objects.read_head()[0], new_capture.tree, new_capture.dirty
         if current_state != (checkpoint.git_sha, captured.tree, captured.dirty):
-            raise _NotRemovable("the submodule changed meanwhile")
-        tree_entries = list_leaves(repository, manifest.files_of(repository, checkpoint))
+            raise _SubmoduleStays("the submodule changed meanwhile")
+        tree_entries = list_leaves(repository, manifest.files_tree(repository, checkpoint))
         captured_paths = {path for path, mode, _ in tree_entries if mode != GITLINK} | {b".git"}
         files: list[bytes] = []
         nested_tops: set[bytes] = set()
@@ -133,7 +133,7 @@ class SubmoduleRemoval:
             path = modules.unquote_path(submodule.path)
             nested_repository = modules.open_submodule(repository, path)
             if nested_repository is None:
-                raise _NotRemovable("the submodule changed meanwhile")
+                raise _SubmoduleStays("the submodule changed meanwhile")
             with submodule_store.seen_from(nested_repository, "plumbing") as nested_store:
                 files += self._list_files(nested_store, nested_store.read(submodule.checkpoint))
             nested_tops.add(os.path.join(top, path))
@@ -144,7 +144,7 @@ class SubmoduleRemoval:
             for file in [full_paths[name] for name in [*file_names, *link_names]]:
                 path = os.path.relpath(file, top)
                 if path not in captured_paths:
-                    raise _NotRemovable(f"its file {decode_path(path)} is in no checkpoint")
+                    raise _SubmoduleStays(f"its file {decode_path(path)} is in no checkpoint")
                 files.append(file)
         return files
 
@@ -186,13 +186,13 @@ class _Unavailable(CkptError):
     """A submodule cannot be opened; the hint has commands to run in the superproject."""
 
 
-def advice_of(error: CkptError) -> str | None:
+def advice_on_failed_submodules(error: CkptError) -> str | None:
     """Return the advice of an error if only submodules failed; None for other errors."""
     return error.advice if isinstance(error, _SubmodulesFailed) else None
 
 
 @dataclass(frozen=True, slots=True)
-class SubmoduleRestoreResult:
+class SubmoduleResult:
     """The changes that a restore makes in one submodule, or plans in a dry run."""
 
     changes: Sequence[PathChange]
@@ -203,10 +203,10 @@ class SubmoduleRestoreResult:
 
 
 # Restores a checkpoint into a submodule: its store, the checkpoint, whether it is a dry run.
-Restore = Callable[[Checkpoints, Checkpoint, bool], SubmoduleRestoreResult]
+Restore = Callable[[Checkpoints, Checkpoint, bool], SubmoduleResult]
 
 
-class Submodules:
+class SubmoduleRestorer:
     """Restore the selected submodules of a checkpoint; collect changes and failures."""
 
     def __init__(
@@ -226,16 +226,16 @@ class Submodules:
         self.moved: set[bytes] = set()  # current paths of submodules to move back
 
     @property
-    def state(self) -> dict[str, Any]:
-        """Return the state that lets `undo` remove submodules; `plan` computes it."""
+    def undo_state(self) -> dict[str, Any]:
+        """Return what `undo` needs to remove submodules; `plan_submodules` sets it."""
         return {_KEY: self._states} if self._states else {}
 
-    def plan(self) -> bool:
+    def plan_submodules(self) -> bool:
         """Add planned changes to `changes`; return whether any submodule must change."""
         needs_change = [self._try_to_restore(path, dry_run=True) for path in self._by_path]
         return any(needs_change)
 
-    def apply(self) -> None:
+    def restore_submodules(self) -> None:
         """Restore all submodules; after a failure, add it to `failures` and continue."""
         self.changes, self.remarks, self.failures = [], [], []
         for path in self._by_path:
@@ -253,7 +253,7 @@ class Submodules:
             self._add_failure(path, error.message, _prefix_cd(path, advice))
         return False
 
-    def require_all(self, *, is_changed: bool = True) -> None:
+    def require_all_restored(self, *, is_changed: bool = True) -> None:
         """Raise an error if a submodule failed; `is_changed` tells if other files changed."""
         if self.failures:
             raise _SubmodulesFailed(self.failures, self.advice, is_changed=is_changed)
@@ -272,7 +272,7 @@ class Submodules:
             return True
         with self._store.seen_from(repository, "plumbing") as submodule_store:
             if is_present:
-                if not self._fetch(path, submodule, repository, dry_run=dry_run):
+                if not self._fetch_checkpoint(path, submodule, repository, dry_run=dry_run):
                     return True
                 if not dry_run:
                     old_path = modules.find_checkout_path(self._repository, repository)
@@ -288,7 +288,7 @@ class Submodules:
                     ref_names.SAFETY_COMPLETE, state, trigger=SAFETY, message=message
                 )
             checkpoint = submodule_store.read_own(submodule.checkpoint)
-            is_moved = self._move_head(submodule_store, path, checkpoint, dry_run=dry_run)
+            is_moved = self._move_submodule_head(submodule_store, path, checkpoint, dry_run=dry_run)
             result = self._restore(submodule_store, checkpoint, dry_run)
         name, prefix = decode_path(path), path + b"/"
         self.changes += [PathChange(change.kind, prefix + change.path) for change in result.changes]
@@ -297,7 +297,7 @@ class Submodules:
             self._add_failure(path, "; ".join(result.failures), _prefix_cd(path, result.advice))
         return result.is_due or is_moved
 
-    def _fetch(
+    def _fetch_checkpoint(
         self, path: bytes, submodule: Submodule, repository: Repository, *, dry_run: bool
     ) -> bool:
         """Fetch a submodule's checkpoint if it is missing; return False in a dry run."""
@@ -337,14 +337,14 @@ class Submodules:
             old_path = modules.find_checkout_path(repository, source)
             checked_out = None
             if old_path is not None:
-                self._require_movable(path, old_path)
+                self._require_movable_submodule(path, old_path)
                 self.moved.add(old_path)
                 self.changes.append(PathChange(DELETE, old_path))
                 checked_out = (
                     None if dry_run else modules.move_submodule(repository, source, old_path, top)
                 )
             elif dry_run:
-                self._states[submodule.path] = _read_state(self._store, source, top)
+                self._states[submodule.path] = _read_submodule_head(self._store, source, top)
             else:
                 checked_out = modules.attach_worktree(source, top)
                 if checked_out is None:
@@ -353,8 +353,7 @@ class Submodules:
         self.changes.append(PathChange(ADD, path))
         return checked_out
 
-    def _require_movable(self, path: bytes, old: bytes) -> None:
-        """Raise an error if the restore must not move a submodule from `old` to `path`."""
+    def _require_movable_submodule(self, path: bytes, old: bytes) -> None:
         if is_within(old, self._paths) and not (old in self.paths or self._is_submodule(old)):
             return
         advice, reason = _advise_moving(old), f"its repository is checked out at {decode_path(old)}"
@@ -366,13 +365,12 @@ class Submodules:
 
     def _is_submodule(self, path: bytes) -> bool:
         # A fetched checkpoint may name any path.
-        tree = manifest.files_of(self._repository, self._checkpoint)
+        tree = manifest.files_tree(self._repository, self._checkpoint)
         return modules.is_submodule(self._repository, tree, path)
 
-    def _move_head(
+    def _move_submodule_head(
         self, submodule_store: Checkpoints, path: bytes, checkpoint: Checkpoint, *, dry_run: bool
     ) -> bool:
-        """Move a submodule's HEAD to the captured commit; return False if it is there."""
         head, commit = submodule_store.objects.read_head()[0], checkpoint.git_sha
         if head == commit or not commit:
             return False
@@ -390,7 +388,6 @@ class Submodules:
 
 
 def _may_check_out_branch(submodule_store: Checkpoints, checkpoint: Checkpoint) -> bool:
-    """Return whether the branch is still at the checkpoint's commit, and is unused."""
     branch = checkpoint.branch
     if branch is None or submodule_store.repository.read_branch_tip(branch) != checkpoint.git_sha:
         return False

@@ -97,7 +97,7 @@ def _read_clock(repository: Repository) -> list[int] | None:
 # if the remaining checkpoint contains all contents of the removed ones.
 
 
-def decide_thinning(
+def decide_thinned(
     store: Checkpoints,
     entries: ById,
     staying: Sequence[ExpiryCandidate],
@@ -128,7 +128,7 @@ def decide_thinning(
     return decisions
 
 
-def list_tips(store: Checkpoints) -> set[str]:
+def list_ref_tips(store: Checkpoints) -> set[str]:
     output = store.refs.list_refs("refs/heads", "refs/tags", "refs/remotes", fields="%(objectname)")
     return set(
         store.repository.cat_file.list_existing_objects(sorted(set(output.decode("ascii").split())))
@@ -136,13 +136,11 @@ def list_tips(store: Checkpoints) -> set[str]:
 
 
 class _ContentsCheck:
-    """Checks that later checkpoints have all contents of a checkpoint to remove."""
-
     def __init__(self, store: Checkpoints, due: Infos, newest: Infos) -> None:
         self._repository = store.repository
         self._expansion = DiffCounter(store.repository, budget.SNAPSHOT)
-        self._existing = _find_commits(store, due)
-        tips = list_tips(store) | _find_commits(store, newest) if self._existing else set()
+        self._existing = _existing_commits(store, due)
+        tips = list_ref_tips(store) | _existing_commits(store, newest) if self._existing else set()
         self._outside = graph.find_commits_outside(store.repository.git, self._existing, tips)
 
     def contains(self, later: CheckpointInfo, entry: CheckpointInfo) -> bool:
@@ -194,7 +192,7 @@ class _ContentsCheck:
         return info[0] if info is not None else None
 
 
-def _find_commits(store: Checkpoints, entries: Infos) -> set[str]:
+def _existing_commits(store: Checkpoints, entries: Infos) -> set[str]:
     commits = {entry.git_sha for entry in entries if entry.git_sha}
     return set(store.repository.cat_file.list_existing_objects(sorted(commits)))
 
@@ -204,14 +202,14 @@ def _submodules(entry: CheckpointInfo) -> set[str]:
 
 
 def remove_run(store: Checkpoints, run: str) -> int:
-    info = summary.summary_of(store, run)
+    info = summary.summarize_run(store, run)
     store.leases.require_free(run)
     if (dependent := runs.find_referring_run(store, run)) is not None:
         problem = f"run {run} stays: the unfinished run {dependent} refers to its checkpoints"
         raise UsageError(problem, hint=f"remove that run first: git ckpt remove {dependent}")
-    chains = runs.chains_of(store, [run])
+    chains = runs.chains_of_runs(store, [run])
     size = len(chains[run])
-    fate = runs.Fate(run, info.label, size, info.path, is_due=True, expires=True, reason="named")
+    fate = runs.RunFate(run, info.label, size, info.path, is_due=True, expires=True, reason="named")
     (fate,) = runs.remove_runs(store, chains, [fate])
     if fate.failure is not None:
         raise fate.failure
@@ -233,16 +231,16 @@ def _forget_removed_runs(store: Checkpoints) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ExpireResult:
-    """The checkpoints and runs that `expire` removed or would remove, newest first."""
+    """The checkpoints and runs that an expiry removed or would remove, newest first."""
 
     checkpoints: Sequence[tuple[CheckpointInfo, Decision]]  # removed (or to remove)
-    runs: Sequence[runs.Fate]
+    runs: Sequence[runs.RunFate]
     squashed: Collection[str]  # ids of removed progress checkpoints of complete phases
     total: int  # number of checkpoints before the expiry
     failed: Sequence[tuple[CheckpointInfo, CkptError]] = ()  # could not be deleted
 
 
-def expire(
+def expire_checkpoints(
     store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: Notify = lambda _: None
 ) -> ExpireResult:
     """Remove the checkpoints and runs that expire by a policy.
@@ -254,14 +252,14 @@ def expire(
         progress("clearing leftovers of interrupted commands")
         with contextlib.suppress(BusyError):  # the next expiry does it
             # Before the rest: leftover refs can block a ref that expiry must create.
-            sweep.sweep_refs(store.repository, store.refs, store.announce)
+            sweep.delete_orphans(store.repository, store.refs, store.announce)
             store.remover().finish_removals()
-        sweep.sweep_files(store.repository)
+        sweep.delete_leftover_files(store.repository)
     total_count, _ = store.index.sizes()
     pairs, failures = expire_outside_runs(store, rules, dry_run=dry_run, progress=progress)
     fates, chains = runs.decide_fates(store, rules)
     if dry_run:
-        fates = runs.predict_removals(store, fates)
+        fates = runs.predict_run_removals(store, fates)
     else:
         fates = runs.remove_runs(store, chains, fates, progress, settled=False)
     squashed = runs.squashable(store, {fate.run for fate in fates if fate.expires})
@@ -279,7 +277,7 @@ def expire(
         with contextlib.suppress(BusyError):  # the next expiry does it
             store.remover().update_keep_refs()
         submodules.sweep(store)
-        for sentence in worktree.finish_removals(store.repository):
+        for sentence in worktree.finish_worktree_removals(store.repository):
             store.announce(sentence)
     for entry, phase in squashed.values():
         pairs.append((entry, Decision(entry.id, expires=True, reason=f"phase {phase} is complete")))
@@ -288,7 +286,7 @@ def expire(
         entries = [e for e in chains[fate.run] if e.id not in fate.keeps] if is_removed else []
         pairs += ((e, Decision(e.id, expires=True, reason=fate.reason)) for e in entries)
         if fate.failure is not None:
-            failures |= _keep_existing(store, dict.fromkeys((e.id for e in entries), fate.failure))
+            failures |= _only_existing(store, dict.fromkeys((e.id for e in entries), fate.failure))
     pairs.sort(key=lambda item: (item[0].time, item[0].sequence or 0, item[0].id), reverse=True)
     removed_entries = [item for item in pairs if item[0].id not in failures]
     stuck_entries = [(entry, failures[entry.id]) for entry, _ in pairs if entry.id in failures]
@@ -307,10 +305,10 @@ def _remove_each(store: Checkpoints, ids: Collection[str], listed: ById | None =
                 raise
             failures |= dict.fromkeys(stuck_ids, error)
             listed = None  # may be stale
-    return _keep_existing(store, failures)
+    return _only_existing(store, failures)
 
 
-def _keep_existing(store: Checkpoints, failed: Failures) -> Failures:
+def _only_existing(store: Checkpoints, failed: Failures) -> Failures:
     read_ref = store.refs.read_ref
     return {i: e for i, e in failed.items() if read_ref(ref_names.CHECKPOINTS + i) is not None}
 
@@ -334,11 +332,11 @@ def expire_outside_runs(
     decisions = {d.id: d for d in policy.decide_expiry(candidates, rules, newest, now=instant)}
     min_age = min(rules.rewritten_older_than, rules.older_than)
     old = [entry for entry in entries if instant - entry.time >= min_age]
-    if amended := _rewritten(store, [entry for entry in old if not decisions[entry.id].expires]):
+    if amended := _find_amended(store, [entry for entry in old if not decisions[entry.id].expires]):
         candidates = [replace(c, rewritten=c.id in amended) for c in candidates]
         decisions = {d.id: d for d in policy.decide_expiry(candidates, rules, newest, now=instant)}
     kept = [candidate for candidate in candidates if not decisions[candidate.id].expires]
-    decisions |= decide_thinning(store, by_id, kept, rules, newest)
+    decisions |= decide_thinned(store, by_id, kept, rules, newest)
     expired_entries = {id_: by_id[id_] for id_, decision in decisions.items() if decision.expires}
     failures: Failures = {}
     if expired_entries and not dry_run:
@@ -398,7 +396,7 @@ def _make_candidate(entry: CheckpointInfo, tagged: set[str]) -> ExpiryCandidate:
     return ExpiryCandidate(entry.id, entry.time, entry.trigger, entry.run, False, *details)
 
 
-def _rewritten(store: Checkpoints, entries: Infos) -> set[str]:
+def _find_amended(store: Checkpoints, entries: Infos) -> set[str]:
     """Return the ids of hook checkpoints whose commit was amended or rebased away."""
     # No branch reaches such a commit, but the new commit's note lists the checkpoint.
     commits = {e.id: e.git_sha for e in entries if e.trigger in HOOK_TRIGGERS and e.git_sha}
@@ -412,7 +410,7 @@ def _rewritten(store: Checkpoints, entries: Infos) -> set[str]:
             commit
         }
     existing = set(store.repository.cat_file.list_existing_objects(sorted(new_commits)))
-    tips = list_tips(store) if existing else set()
+    tips = list_ref_tips(store) if existing else set()
     gone = new_commits - existing | graph.find_commits_outside(
         store.repository.git, existing - tips, tips
     )

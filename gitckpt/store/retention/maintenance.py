@@ -46,7 +46,7 @@ def cleanup_runs(
 
 def _list_runs_of(store: Checkpoints, pipeline: str) -> set[str]:
     run_ids = set()
-    for info in summary.list_summaries(store):
+    for info in summary.list_runs(store):
         with contextlib.suppress(InvalidCheckpoint, NotFoundError):
             if info.status == runstate.COMPLETE and (table := store.read(info.newest).pipeline):
                 run_ids |= {info.run} if table.name == pipeline else set()
@@ -63,7 +63,7 @@ class MaintenanceState:
     outcome: str = _NEVER
 
 
-def maintain(repository: Repository) -> None:
+def run_maintenance(repository: Repository) -> None:
     """Expire checkpoints, delete leftovers and pack; write the outcome to a file."""
     try:
         require_git_version()
@@ -76,9 +76,9 @@ def maintain(repository: Repository) -> None:
                     error_log.append(repository, f"maintenance: {sentence}")
                 # After a mistake in the settings it is unclear which values should apply.
                 policy = NOTHING_EXPIRES if clock_doubt or problem else rules.policy
-                failures = expiry.expire(store, policy).failed
+                failures = expiry.expire_checkpoints(store, policy).failed
         finally:  # also after an error: one locked ref must not let the repository grow
-            pack(repository)
+            pack_repository(repository)
             collect_garbage(repository)
         if failures:
             raise failures[0][1]
@@ -89,17 +89,17 @@ def maintain(repository: Repository) -> None:
     _record_outcome(repository, _DONE)
 
 
-def run_in_background(repository: Repository, *, only_pack: bool) -> None:
+def maintain_in_background(repository: Repository, *, only_pack: bool) -> None:
     gc.disable()  # cycle detection over 100,000 checkpoints takes 1 s and finds none
     path = os.path.join(repository.make_private_dir(), ref_names.MAINTENANCE_LOCK)
     with FileLock(path, 0) as is_acquired:
         if is_acquired and only_pack:
-            pack(discover_repository())
+            pack_repository(discover_repository())
         elif is_acquired:
-            maintain(discover_repository())
+            run_maintenance(discover_repository())
 
 
-def settle_removals(repository: Repository) -> None:
+def update_keep_refs(repository: Repository) -> None:
     # If this fails, the next removal tries again.
     try:
         with Checkpoints(repository, adapter="plumbing") as store:
@@ -109,19 +109,19 @@ def settle_removals(repository: Repository) -> None:
         error_log.append(repository, f"{problem}: {error.message}")
 
 
-def record_never_ran(repository: Repository) -> None:
+def record_never_maintained(repository: Repository) -> None:
     _record_outcome(repository, _NEVER)
 
 
-def record_never_ran_if_new(repository: Repository) -> None:
+def record_never_maintained_if_new(repository: Repository) -> None:
     is_known = os.path.exists(os.path.join(repository.private_dir, ref_names.MAINTAINED))
     if is_known or repository.read_shallow_and_grafts():
         return
     if not repository.git.run("for-each-ref", "--count=1", "refs/checkpoints").out:
-        record_never_ran(repository)
+        record_never_maintained(repository)
 
 
-def read_last(repository: Repository) -> MaintenanceState:
+def read_last_maintenance(repository: Repository) -> MaintenanceState:
     try:
         path = os.path.join(repository.private_dir, ref_names.MAINTAINED)
         with open(
@@ -141,7 +141,7 @@ def read_last(repository: Repository) -> MaintenanceState:
         return MaintenanceState(started, None, _AT_WORK if is_at_work else "was cut off")
 
 
-def has_failed(maintained: MaintenanceState) -> bool:
+def has_maintenance_failed(maintained: MaintenanceState) -> bool:
     return maintained.outcome.startswith(_FAILED)
 
 
@@ -156,7 +156,7 @@ def _record_outcome(repository: Repository, outcome: str) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def pack(repository: Repository) -> None:
+def pack_repository(repository: Repository) -> None:
     packing.pack_refs_if_many(repository, ref_names.OWN, require_git_version())
 
 

@@ -33,7 +33,7 @@ _AT_ONCE = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class RunFate:
     run: str
     label: str  # of the last phase that the run reached
     checkpoints: int
@@ -47,16 +47,16 @@ class Fate:
 
 def decide_fates(
     store: Checkpoints, rules: Policy, among: Collection[str] | None = None
-) -> tuple[list[Fate], dict[str, list[CheckpointInfo]]]:
+) -> tuple[list[RunFate], dict[str, list[CheckpointInfo]]]:
     """Decide by a policy which runs expire; `among` names the only runs that may.
 
     Returns the fates of all runs, and the checkpoints of each run that expires.
     """
-    infos = summary.list_summaries(store)
+    infos = summary.list_runs(store)
     _, sizes = store.index.sizes()
     unfinished_runs = {info.run for info in infos if info.status != runstate.COMPLETE}
     may_expire = len(unfinished_runs) < len(infos) or rules.everything
-    referrers = _map_referrers(store, unfinished_runs) if may_expire else {}
+    referrers = _map_referring_runs(store, unfinished_runs) if may_expire else {}
     candidates = [RunCandidate(i.run, i.time, i.status, referrers.get(i.run, ())) for i in infos]
     decide_all = partial(policy.decide_run_expiry, policy=rules, now=store.clock())
     decisions = {decision.id: decision for decision in decide_all(candidates)}
@@ -69,24 +69,24 @@ def decide_fates(
         decisions |= {run: Decision(run, expires=False, reason=reason) for run in import_times}
     eligible = sizes.keys() if among is None else sizes.keys() & set(among)  # all recorded runs
     due_runs = {run for run in decisions if decisions[run].expires and run in eligible}
-    chains = chains_of(store, due_runs)
-    unmerged = set() if rules.everything else _unmerged(store, [c[-1] for c in chains.values()])
+    chains = chains_of_runs(store, due_runs)
+    unmerged = set() if rules.everything else _unmerged_ids(store, [c[-1] for c in chains.values()])
     fates = []
     for info in infos:
         run, chain = info.run, chains.get(info.run, [])
         # Another process may have removed the checkpoints meanwhile.
         checkpoint_count = len(chain) if run in due_runs else sizes.get(run, (0, "", ""))[0]
         is_due, reason = bool(chain), decisions[run].reason
-        fate = Fate(run, info.label, checkpoint_count, info.path, is_due, is_due, reason)
-        fates.append(_keep_result(fate, chain) if run in unmerged else fate)
+        fate = RunFate(run, info.label, checkpoint_count, info.path, is_due, is_due, reason)
+        fates.append(_keep_last_checkpoints(fate, chain) if run in unmerged else fate)
     return fates, chains
 
 
-def predict_removals(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
+def predict_run_removals(store: Checkpoints, fates: Sequence[RunFate]) -> list[RunFate]:
     predicted_fates = []
     for fate in fates:
         try:
-            reason = worktree.reason_to_stay(store, fate.run) if fate.expires else None
+            reason = worktree.reason_not_to_remove(store, fate.run) if fate.expires else None
         except CkptError as error:
             reason = error.message
         predicted_fates.append(replace(fate, expires=False, reason=reason) if reason else fate)
@@ -96,7 +96,7 @@ def predict_removals(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
 def squashable(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[CheckpointInfo, str]]:
     """Return the progress checkpoints of complete phases, each with its phase, by id."""
     progress_entries = store.list(Query(in_run=True, status="progress", triggers=[PHASE]))
-    chains = chains_of(store, {str(entry.run) for entry in progress_entries}.difference(but))
+    chains = chains_of_runs(store, {str(entry.run) for entry in progress_entries}.difference(but))
     candidates: dict[str, tuple[CheckpointInfo, str]] = {}
     remaining_oids: dict[str, str] = {}
     for chain in chains.values():
@@ -118,9 +118,9 @@ def squashable(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[Chec
 
 
 def find_referring_run(store: Checkpoints, run: str) -> str | None:
-    infos = summary.list_summaries(store)
+    infos = summary.list_runs(store)
     unfinished_runs = {info.run for info in infos if info.status != runstate.COMPLETE}
-    return min(_map_referrers(store, unfinished_runs).get(run, ()), default=None)
+    return min(_map_referring_runs(store, unfinished_runs).get(run, ()), default=None)
 
 
 def referenced_checkpoints(store: Checkpoints) -> set[str]:
@@ -136,14 +136,14 @@ def referenced_checkpoints(store: Checkpoints) -> set[str]:
 def remove_runs(
     store: Checkpoints,
     chains: Chains,
-    fates: Sequence[Fate],
+    fates: Sequence[RunFate],
     progress: Notify = lambda _: None,
     *,
     settled: bool = True,
-) -> list[Fate]:
+) -> list[RunFate]:
     """Remove the runs whose fate is to expire; return all fates with the outcomes."""
     due_fates = [fate for fate in fates if fate.expires]
-    results: dict[str, Fate] = {}
+    results: dict[str, RunFate] = {}
     for start in range(0, len(due_fates), _AT_ONCE):
         batch = due_fates[start : start + _AT_ONCE]
         leases, refusals = store.leases.acquire_all([fate.run for fate in batch], worktree.HOLDER)
@@ -171,7 +171,7 @@ def remove_runs(
 
 
 def _delete_checkpoints(
-    store: Checkpoints, chains: Chains, going: Sequence[Fate], progress: Notify, *, settled: bool
+    store: Checkpoints, chains: Chains, going: Sequence[RunFate], progress: Notify, *, settled: bool
 ) -> dict[str, CkptError]:
     failures: dict[str, CkptError] = {}
     while True:
@@ -220,7 +220,7 @@ def _import_times(store: Checkpoints, due: Collection[str]) -> dict[str, int]:
     return {run: times.parse_timestamp(origin.at) for run, origin in origins.items() if origin}
 
 
-def _keep_result(fate: Fate, chain: Sequence[CheckpointInfo]) -> Fate:
+def _keep_last_checkpoints(fate: RunFate, chain: Sequence[CheckpointInfo]) -> RunFate:
     kept_ids = tuple(dict.fromkeys(entry.id for entry in reversed(_last_entries(chain))))
     reason = "no branch contains the result"
     if len(kept_ids) == len(chain) and fate.path is None:
@@ -229,7 +229,7 @@ def _keep_result(fate: Fate, chain: Sequence[CheckpointInfo]) -> Fate:
     return replace(fate, keeps=kept_ids, reason=reason)
 
 
-def _unmerged(store: Checkpoints, newest: Sequence[CheckpointInfo]) -> set[str]:
+def _unmerged_ids(store: Checkpoints, newest: Sequence[CheckpointInfo]) -> set[str]:
     documents = list(_read_documents(store, {entry.id: entry.oid for entry in newest}))
     dirty = {str(d.run) for d in documents if d.worktree is not None and d.worktree.dirty}
     commits = {str(d.run): d.git_sha for d in documents if d.git_sha and str(d.run) not in dirty}
@@ -282,7 +282,7 @@ def _delete_leases(store: Checkpoints, holds: Mapping[str, Hold]) -> None:
             hold.close(is_over=is_deleted)
 
 
-def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[CheckpointInfo]]:
+def chains_of_runs(store: Checkpoints, runs: Collection[str]) -> dict[str, list[CheckpointInfo]]:
     """Map runs to their checkpoints in order of sequence, but fetched ones first."""
     chains = heads.group_by_run(store.index, runs)
     for run, chain in chains.items():
@@ -291,8 +291,8 @@ def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[Check
     return chains
 
 
-def _map_referrers(store: Checkpoints, unfinished: Collection[str]) -> dict[str, set[str]]:
-    chains = chains_of(store, unfinished).values()
+def _map_referring_runs(store: Checkpoints, unfinished: Collection[str]) -> dict[str, set[str]]:
+    chains = chains_of_runs(store, unfinished).values()
     end_oids = {entry.id: entry.oid for chain in chains for entry in (chain[0], chain[-1])}
     mentions = [
         (id_, d.run) for d in _read_documents(store, end_oids) for _, id_ in list_references(d)

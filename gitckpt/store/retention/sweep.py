@@ -30,7 +30,7 @@ _ADMIN = (
 )
 
 
-def sweep_refs(repository: Repository, refs: Refs, tell: Notify = lambda _: None) -> list[str]:
+def delete_orphans(repository: Repository, refs: Refs, tell: Notify = lambda _: None) -> list[str]:
     """Delete refs to objects of checkpoints that do not exist; return these refs."""
     if repository.has_reftable:
         return []  # its transactions are atomic
@@ -44,7 +44,7 @@ def sweep_refs(repository: Repository, refs: Refs, tell: Notify = lambda _: None
         if any(ref.startswith(ref_names.OBJECTS) for ref in oids):
             # List these refs last: a checkpoint is written after its object refs.
             oids |= dict(refs.iterate_refs(ref_names.CHECKPOINTS))
-        orphan_refs = [ref for ref in oids if _is_orphan(repository, ref, oids)]
+        orphan_refs = [ref for ref in oids if _is_orphan_ref(repository, ref, oids)]
         if old_orphans := [
             ref for ref in orphan_refs if not commit_refs.is_recently_written(repository, ref)
         ]:
@@ -52,7 +52,7 @@ def sweep_refs(repository: Repository, refs: Refs, tell: Notify = lambda _: None
         return old_orphans
 
 
-def sweep_files(repository: Repository) -> list[str]:
+def delete_leftover_files(repository: Repository) -> list[str]:
     leftover_files = find_leftover_files(repository).items()
     paths = [path for path, mark in leftover_files if leftovers.delete_if_unchanged(path, mark)]
     prefix, suffix = ref_names.FILES_LOCK.split("{}")
@@ -63,9 +63,9 @@ def sweep_files(repository: Repository) -> list[str]:
                 if is_acquired:
                     os.unlink(path)
                     paths.append(path)
-    abandoned = ownership.list_abandoned(repository)
+    abandoned = ownership.list_abandoned_dirs(repository)
     return sorted(
-        [*paths, *(path for path in abandoned if ownership.discard_abandoned(repository, path))]
+        [*paths, *(path for path in abandoned if ownership.discard_abandoned_dir(repository, path))]
     )
 
 
@@ -81,7 +81,7 @@ def find_leftover_files(repository: Repository) -> dict[str, leftovers.FileFinge
     }
 
 
-def scratch_files(repository: Repository) -> list[str]:
+def list_all_scratch_files(repository: Repository) -> list[str]:
     return [
         *leftovers.find_temporary_objects(repository),
         *_list_scratch_files(repository),
@@ -90,7 +90,7 @@ def scratch_files(repository: Repository) -> list[str]:
     ]
 
 
-def scratch_kind_of(path: str) -> str:
+def file_name_pattern_of(path: str) -> str:
     """Return the pattern for files of the same kind as `path`, such as "ckpt/index.*"."""
     name = os.path.basename(path)
     for prefix, pattern in ((".tmp-", ".tmp-*-pack-*"), ("tmp_objdir-", "tmp_objdir-*")):
@@ -159,7 +159,7 @@ def _is_abandoned(path: str) -> bool:
     return age > times.GRACE and (status.st_nlink == 1 or os.path.isdir(path))
 
 
-def _is_orphan(repository: Repository, ref: str, oids: Mapping[str, str]) -> bool:
+def _is_orphan_ref(repository: Repository, ref: str, oids: Mapping[str, str]) -> bool:
     if ref.startswith(ref_names.KEEP):
         return not commit_refs.is_full_oid(repository, ref.removeprefix(ref_names.KEEP))
     owner = ref_names.CHECKPOINTS + ref.rpartition("/")[2]

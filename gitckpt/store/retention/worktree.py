@@ -59,7 +59,7 @@ def _unsaved_in(store: Checkpoints, submodule: Repository, counterpart: Reposito
             unreached_commit = submodule.git.run(
                 "rev-list", "--max-count=1", oid, "--not", "--remotes"
             ).out.strip()
-            is_saved = not unreached_commit or _is_reached(counterpart, oid)
+            is_saved = not unreached_commit or _is_commit_reached(counterpart, oid)
         if not is_saved:
             descriptions.append(f"{ref.removeprefix('refs/heads/')} ({oid[:12]})")
     with contextlib.closing(store.seen_from(submodule, "plumbing")) as inner_store:
@@ -68,7 +68,7 @@ def _unsaved_in(store: Checkpoints, submodule: Repository, counterpart: Reposito
     return descriptions
 
 
-def _is_reached(counterpart: Repository, oid: str) -> bool:
+def _is_commit_reached(counterpart: Repository, oid: str) -> bool:
     if counterpart.cat_file.info(oid) is None:
         return False
     arguments = ("rev-list", "--max-count=1", oid, "--not", "--branches", "--tags", "--remotes")
@@ -102,7 +102,7 @@ def remove_worktree(store: Checkpoints, run: str, newest: CheckpointInfo | None 
             hold.release()
 
 
-def reason_to_stay(store: Checkpoints, run: str) -> str | None:
+def reason_not_to_remove(store: Checkpoints, run: str) -> str | None:
     """Return why `remove_worktree` would leave the worktree, or None; change nothing."""
     lease = store.leases.read(run)
     if lease is not None and store.leases.is_held(*lease) and not lease[1].is_ours:
@@ -110,7 +110,7 @@ def reason_to_stay(store: Checkpoints, run: str) -> str | None:
     return _remove_worktrees(store, run, None, dry_run=True)
 
 
-def is_pushed(store: Checkpoints, run: str) -> bool:
+def is_run_pushed(store: Checkpoints, run: str) -> bool:
     """Return whether a remote-tracking branch contains the last commit of a run."""
     commit = _newest_checkpoint(store, run).git_sha
     for _, path in _worktrees_of(store.repository, run):
@@ -123,11 +123,11 @@ def is_pushed(store: Checkpoints, run: str) -> bool:
     return store.repository.git.run(*arguments).out != b""
 
 
-def finish_removals(repository: Repository) -> list[str]:
+def finish_worktree_removals(repository: Repository) -> list[str]:
     """Finish or undo the removals that a kill interrupted; return error messages."""
     failures = []
     with FileLock(os.path.join(repository.make_private_dir(), _LOCK), 0) as is_acquired:
-        for parked_dir in _list_parked(repository) if is_acquired else ():
+        for parked_dir in _list_moved_git_dirs(repository) if is_acquired else ():
             try:
                 _finish_removal(parked_dir)
             except WorktreeError as error:
@@ -136,12 +136,12 @@ def finish_removals(repository: Repository) -> list[str]:
 
 
 def list_interrupted_removals(repository: Repository) -> list[str]:
-    parked_dirs = _list_parked(repository)
-    paths = [*parked_dirs, *(_read_paths(path).get("stage", "") for path in parked_dirs)]
+    parked_dirs = _list_moved_git_dirs(repository)
+    paths = [*parked_dirs, *(_read_note(path).get("stage", "") for path in parked_dirs)]
     return [path for path in paths if os.path.isdir(path)]
 
 
-def _list_parked(repository: Repository) -> list[str]:
+def _list_moved_git_dirs(repository: Repository) -> list[str]:
     names = [name for name in names_in(repository.private_dir) if name.startswith(_PARKED)]
     return [os.path.join(repository.private_dir, name) for name in names]
 
@@ -164,7 +164,7 @@ def _remove_worktrees(
     store: Checkpoints, run: str, newest: CheckpointInfo | None, *, dry_run: bool = False
 ) -> Reason:
     if not dry_run:
-        finish_removals(store.repository)  # `expire` reports the errors
+        finish_worktree_removals(store.repository)  # `expire` reports the errors
     latest = newest or _newest_checkpoint(store, run)
     paths = [path for pair in _worktrees_of(store.repository, run) for path in pair]
     mount_reason = mounts.describe_mounts(
@@ -185,7 +185,7 @@ def _remove_worktrees(
         else:
             record_deleted_worktree(store, git_dir, path)
             administration.remove_git_dir(store.repository, git_dir)
-    return _reason_if_forgotten(store.repository, run)
+    return _reason_if_unlisted(store.repository, run)
 
 
 def _newest_checkpoint(store: Checkpoints, run: str) -> CheckpointInfo:
@@ -200,12 +200,11 @@ def _worktrees_of(repository: Repository, run: str) -> Iterator[tuple[str, str]]
             yield git_dir, path
 
 
-def _reason_if_forgotten(repository: Repository, run: str) -> str | None:
-    """Return an error message if the worktree exists, but git forgot it; else None."""
+def _reason_if_unlisted(repository: Repository, run: str) -> str | None:
     configured_dir = settings.read(repository).worktree_dir
     if configured_dir is None and administration.main_worktree(repository) is None:
         return None
-    path = os.path.join(opener.default_root(repository, configured_dir), run)
+    path = os.path.join(opener.worktrees_dir(repository, configured_dir), run)
     git_dir = administration.git_dir_of(path)
     if (
         git_dir is None
@@ -230,14 +229,14 @@ def _reason_to_keep(store: Checkpoints, newest: Checkpoint, git_dir: str, path: 
     is_broken = administration.lacks_commondir(store.repository, git_dir)
     if is_broken or administration.lacks_valid_head(git_dir):
         return f"git cannot use the worktree {path}; to repair it: git ckpt resume {newest.run}"
-    if _has_cwd(path) or os.path.realpath(store.repository.git_dir) == os.path.realpath(git_dir):
+    if _is_cwd_in(path) or os.path.realpath(store.repository.git_dir) == os.path.realpath(git_dir):
         return f"the current directory is in the worktree {path}"
     if not (losses := _unsaved(store, newest, path) + describe_unsaved_submodules(store, git_dir)):
         return None
     return f"the worktree {path} {HOLDS}: {join_first(losses, _SHOWN)}"
 
 
-def _has_cwd(path: str) -> bool:
+def _is_cwd_in(path: str) -> bool:
     real_path = os.path.realpath(path)
     try:
         return os.path.commonpath([os.path.realpath(os.getcwd()), real_path]) == real_path
@@ -277,7 +276,7 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
 
 
 def _compare_indexes(
-    repository: Repository, old: manifest.Contents, new: manifest.Contents, commit: str
+    repository: Repository, old: manifest.Snapshot, new: manifest.Snapshot, commit: str
 ) -> list[str]:
     contents = (old, new)
     staged_trees = [{**c.index, 0: comparison.staged_tree(repository, c, commit)} for c in contents]
@@ -307,7 +306,6 @@ def _is_file_or_directory(top: str, omitted: Omitted) -> bool:
 
 
 def _delete_worktree(repository: Repository, git_dir: str, path: str) -> None:
-    """Move a worktree's git directory away, rename the worktree, and delete both."""
     # After a kill, the worktree is complete or unregistered; the next removal deletes the rest.
     private_dir, random_hex = repository.make_private_dir(), os.urandom(4).hex()
     new_path = os.path.join(os.path.dirname(path), f"{_STAGE}{random_hex}")
@@ -333,7 +331,7 @@ def _delete_worktree(repository: Repository, git_dir: str, path: str) -> None:
 
 def _finish_removal(parked: str) -> None:
     """Undo a removal if only the git directory `parked` was moved; else complete it."""
-    git_dir, path, new_path = map(_read_paths(parked).get, ("git_dir", "path", "stage"), [""] * 3)
+    git_dir, path, new_path = map(_read_note(parked).get, ("git_dir", "path", "stage"), [""] * 3)
     if os.path.lexists(new_path):
         private_dirs.require_own_directory(new_path)
         delete_directory(new_path)
@@ -345,7 +343,7 @@ def _finish_removal(parked: str) -> None:
     return delete_directory(parked)
 
 
-def _read_paths(parked: str) -> dict[str, str]:
+def _read_note(parked: str) -> dict[str, str]:
     try:
         with open(os.path.join(parked, _NOTE), encoding="utf-8") as file:
             note = json.load(file)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Inputs = Mapping[str, bytes]  # content by name
 
 
-def read_unwritten(repository: Repository, run: str) -> list[str]:
+def read_unwritten_notes(repository: Repository, run: str) -> list[str]:
     try:
         with open(_unwritten_path(repository, run), encoding="utf-8", errors="replace") as file:
             return file.read().splitlines()
@@ -38,7 +38,7 @@ def read_unwritten(repository: Repository, run: str) -> list[str]:
         return []
 
 
-def record_unwritten(repository: Repository, run: str, sentences: Sequence[str]) -> None:
+def record_unwritten_notes(repository: Repository, run: str, sentences: Sequence[str]) -> None:
     path = _unwritten_path(repository, run)
     lines = [f"{' '.join(sentence.split())}\n" for sentence in sentences]
     with contextlib.suppress(OSError):
@@ -63,7 +63,7 @@ _MASKED = (".log", "/prompt")
 _SCRATCH = "writing"
 
 
-def names(repository: Repository, snapshot: str | None) -> list[str]:
+def list_run_files(repository: Repository, snapshot: str | None) -> list[str]:
     directory_name = f"{snapshot}:{ENTRY}"
     if snapshot is None or repository.cat_file.info(directory_name) is None:
         return []
@@ -71,9 +71,9 @@ def names(repository: Repository, snapshot: str | None) -> list[str]:
     return [os.fsdecode(path) for path, _, _ in list_leaves(repository, directory_name)]
 
 
-def list_masked(repository: Repository, snapshot: str | None) -> list[str]:
+def list_masked_files(repository: Repository, snapshot: str | None) -> list[str]:
     # cat-file reads one name per line.
-    paths = [name for name in names(repository, snapshot) if "\n" not in name]
+    paths = [name for name in list_run_files(repository, snapshot) if "\n" not in name]
     object_names = [f"{snapshot}:{ENTRY}/{name}" for name in paths]
     items = zip(
         paths, repository.cat_file.read_contents(object_names, secrets.LARGEST), strict=True
@@ -82,7 +82,7 @@ def list_masked(repository: Repository, snapshot: str | None) -> list[str]:
 
 
 @dataclass(slots=True)
-class _CapturedFiles:
+class _CapturedRunFiles:
     repository: Repository
     omitted: list[Omitted] = field(default_factory=list)
     pending: list[tuple[str, bytes]] = field(default_factory=list)  # objects to write
@@ -131,7 +131,7 @@ class RunFiles:
         private_dirs.require_own_directory(self.path)
         if files.degraded or not os.path.isdir(self.path):
             return files
-        captured = _CapturedFiles(repository)
+        captured = _CapturedRunFiles(repository)
         tree = self._add_tree("", limits, captured)
         is_empty = tree is None and not captured.omitted
         return files if is_empty else captured.add_to(files, commit, tree, objects)
@@ -166,14 +166,14 @@ class RunFiles:
                 continue  # restored from the snapshot later
         return contents
 
-    def restore(self, repository: Repository, objects: ObjectDatabase, tree: str) -> None:
+    def restore_missing(self, repository: Repository, objects: ObjectDatabase, tree: str) -> None:
         bounds.require_sound_snapshot(repository, tree, "")
         content = next(objects.read([tree], None))
         entries = manifest.decode_snapshot_tree(content[1], repository, tree) if content else {}
         mode, oid = entries.get(ENTRY.encode(), (b"", ""))
         if mode == DIRECTORY:
             make_directory(self.path)
-            self._write(repository, objects, oid, self.path)
+            self._write_tree(repository, objects, oid, self.path)
 
     def restore_output(
         self, repository: Repository, objects: ObjectDatabase, present: str, target: str | None
@@ -195,9 +195,9 @@ class RunFiles:
         except OSError as error:
             raise WorktreeError(f"cannot remove {error.filename}: {error.strerror}") from None
         if target is not None:
-            self.restore(repository, objects, target)
+            self.restore_missing(repository, objects, target)
 
-    def _add_tree(self, below: str, limits: Limits, captured: _CapturedFiles) -> str | None:
+    def _add_tree(self, below: str, limits: Limits, captured: _CapturedRunFiles) -> str | None:
         entries: Entries = {}
         with os.scandir(os.path.join(self.path, below)) as listing:
             children = [child for child in listing if below or child.name in (INPUT, OUTPUT)]
@@ -220,7 +220,7 @@ class RunFiles:
             entries[os.fsencode(child.name)] = mode, self._add_blob(inner_path, status, captured)
         return captured.add("tree", encode_tree(entries)) if entries else None
 
-    def _add_blob(self, inner: str, status: os.stat_result, captured: _CapturedFiles) -> str:
+    def _add_blob(self, inner: str, status: os.stat_result, captured: _CapturedRunFiles) -> str:
         repository = captured.repository
         stat_data = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
         cached = self._cache.get(inner)  # not read again unless its stat data changed
@@ -246,7 +246,9 @@ class RunFiles:
             captured.suspects += secrets.unsettled_suspects(repository, path, cached[2])
         return cached[1]
 
-    def _write(self, repository: Repository, objects: ObjectDatabase, tree: str, path: str) -> None:
+    def _write_tree(
+        self, repository: Repository, objects: ObjectDatabase, tree: str, path: str
+    ) -> None:
         data = _read_object(objects, "tree", tree)
         for name, (mode, oid) in manifest.decode_snapshot_tree(data, repository, tree).items():
             text = os.fsdecode(name)
@@ -256,7 +258,7 @@ class RunFiles:
                 problem = f"the snapshot has the invalid file name {text!r} among the run's files"
                 raise WorktreeError(problem, hint="gitckpt never writes such a snapshot")
             if mode == DIRECTORY:
-                self._write(repository, objects, oid, inner_path)
+                self._write_tree(repository, objects, oid, inner_path)
             elif mode in (FILE, EXECUTABLE) and not os.path.lexists(inner_path):
                 content = _read_object(objects, "blob", oid)
                 _write_file(inner_path, content, self.path, is_executable=mode != FILE)
@@ -272,7 +274,7 @@ def _read_object(objects: ObjectDatabase, kind: str, oid: str) -> bytes:
 def _write_file(path: str, data: bytes, top: str, *, is_executable: bool = False) -> None:
     directory = os.path.dirname(path)
 
-    def opened(scratch: str, flags: int) -> int:
+    def open_scratch(scratch: str, flags: int) -> int:
         fd = private_dirs.open_private_file(scratch, flags)
         if is_executable:
             os.fchmod(fd, os.stat(directory).st_mode & 0o777)
@@ -282,16 +284,18 @@ def _write_file(path: str, data: bytes, top: str, *, is_executable: bool = False
         private_dirs.make_private_directory(directory)
         with private_dirs.hold_directory_open(directory), private_dirs.hold_directory_open(top):
             scratch = os.path.join(top, _SCRATCH)
-            regular.write_private_file(path, data, flushed=True, opener=opened, scratch=scratch)
+            regular.write_private_file(
+                path, data, flushed=True, opener=open_scratch, scratch=scratch
+            )
     except OSError as error:
         raise WorktreeError(f"cannot write {path}: {error.strerror}") from None
 
 
-def with_inputs(
+def add_input_files(
     repository: Repository, objects: ObjectDatabase, files: Worktree, commit: str, inputs: Inputs
 ) -> Worktree:
     """Add a new run's input files, with secrets masked, to its captured `files`."""
-    captured = _CapturedFiles(repository)
+    captured = _CapturedRunFiles(repository)
     blobs: Entries = {}
     for name, data in inputs.items():
         blobs[name.encode()] = FILE, captured.add("blob", secrets.mask_unsettled(repository, data))
@@ -301,16 +305,16 @@ def with_inputs(
 
 
 def files_of_run(repository: Repository, run: str) -> RunFiles:
-    return RunFiles(os.path.join(runs_dir(repository), run))
+    return RunFiles(os.path.join(run_files_dir(repository), run))
 
 
-def runs_dir(repository: Repository) -> str:
+def run_files_dir(repository: Repository) -> str:
     if (top := main_worktree(repository)) is None:
         return os.path.join(repository.common_dir, private_dirs.RUNS)
     return os.path.join(top, private_dirs.PRIVATE, "runs")
 
 
-def output_oid(repository: Repository, tree: str | None) -> str | None:
+def output_tree_oid(repository: Repository, tree: str | None) -> str | None:
     info = repository.cat_file.info(f"{tree}:{ENTRY}/{OUTPUT}") if tree is not None else None
     return info[0] if info is not None else None
 

@@ -59,7 +59,7 @@ def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
     )
     runs = filter(None, (run, checkpoint.run))
     if not any(local_checkpoints.is_local(store.repository, id_, oid) for id_ in runs):
-        raise refusal_error(store, checkpoint, [])
+        raise trust_error(store, checkpoint, [])
     return checkpoint
 
 
@@ -81,7 +81,7 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
         # saves lost to a full disk, are not in the chain, but their files are here.
         foreign_ids = [e.id for e in entries if not (local.has(e.id, e.oid) or local.is_ours(e))]
         if foreign_ids:
-            ownership.record_behind(store.repository, run, newest.id, foreign_ids[0])
+            ownership.record_behind_id(store.repository, run, newest.id, foreign_ids[0])
     oids = [*(entry.oid for entry in reversed(entries)), *([head] if head is not None else [])]
     if not (paths := local_checkpoints.append_oids(store.repository, by or run, oids)):
         problem = f"cannot record that run {run} was adopted"
@@ -92,7 +92,7 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
     fsync.flush(paths)
 
 
-def refusal_error(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) -> Untrusted:
+def trust_error(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) -> Untrusted:
     short_id, run = checkpoint.id[: ids.SHORT], checkpoint.run
     if run is None and checkpoint.pipeline is None:
         error = local_checkpoints.replaced(checkpoint.id, "; if you trust the new one: --trust")
@@ -116,7 +116,7 @@ def refusal_error(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[
     return Untrusted(problem, account, hint=hint)
 
 
-def account(store: Checkpoints, checkpoint: Checkpoint, commands: Sequence[str] = ()) -> list[str]:
+def describe(store: Checkpoints, checkpoint: Checkpoint, commands: Sequence[str] = ()) -> list[str]:
     """Return lines that describe what a user approves by trusting a checkpoint."""
     newest = _newest_local(store, checkpoint.run) if checkpoint.run is not None else None
     previous = store.read(newest.id) if newest is not None else None
@@ -124,7 +124,7 @@ def account(store: Checkpoints, checkpoint: Checkpoint, commands: Sequence[str] 
     operation = checkpoint.worktree.operation if checkpoint.worktree else None
     state = f"state that differs from {name}" if previous else "state"
     lines = [
-        *_format_section(f"files that differ from {name}", _files(store, checkpoint, previous)),
+        *_format_section(f"files that differ from {name}", _compare(store, checkpoint, previous)),
         *_format_section("operation in progress", [operation] if operation else []),
         *_format_section(state, _describe_state(checkpoint, previous)),
     ]
@@ -151,14 +151,14 @@ def _format_section(title: str, lines: Iterable[str], *, every: bool = False) ->
     return [f"{title}:", *(f"  {line}" for line in shown), *more] if shortened else []
 
 
-def _files(store: Checkpoints, checkpoint: Checkpoint, previous: Checkpoint | None) -> list[str]:
+def _compare(store: Checkpoints, checkpoint: Checkpoint, previous: Checkpoint | None) -> list[str]:
     if checkpoint.imported is not None and not checkpoint.git_sha:
         return []  # the run starts from the current checkout
     head = None, store.objects.read_head()[0]
     old = (previous.tree, previous.git_sha) if previous is not None else head
     new = (checkpoint.tree, checkpoint.git_sha)
     try:
-        trees = comparison.comparable_trees(store.repository, store.objects, old, new)
+        trees = comparison.make_comparable_trees(store.repository, store.objects, old, new)
         return [str(difference) for difference in diff.diff_trees(store.repository, *trees)]
     except (WorktreeError, GitError) as error:
         return [f"unknown: {error.message}"]
@@ -177,7 +177,7 @@ def _json(value: Any) -> str:
 
 
 def _describe_inputs(store: Checkpoints, checkpoint: Checkpoint, pipeline: Pipeline) -> list[str]:
-    lines, copies = [], _input_copies(store, checkpoint.tree) if pipeline.contents else {}
+    lines, copies = [], _read_input_oids(store, checkpoint.tree) if pipeline.contents else {}
     for name, value in pipeline.inputs.items():
         line = f"{name} = {value}"
         if name in pipeline.contents:
@@ -194,7 +194,7 @@ def _describe_inputs(store: Checkpoints, checkpoint: Checkpoint, pipeline: Pipel
     return lines
 
 
-def _input_copies(store: Checkpoints, tree: str | None) -> dict[str, str]:
+def _read_input_oids(store: Checkpoints, tree: str | None) -> dict[str, str]:
     info = store.repository.cat_file.info(f"{tree}:{ENTRY}/{INPUT}") if tree is not None else None
     content = next(store.objects.read([info[0]])) if info is not None else None
     if info is None or content is None or content[0] != "tree":

@@ -24,7 +24,7 @@ from gitckpt.store.records import ref_names
 from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.limits import Limits, format_size
-from gitckpt.store.snapshot.status import Survey, all_parents_of, survey_worktree
+from gitckpt.store.snapshot.status import GitStatus, all_parents_of, survey_worktree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def capture_in(
     """
     top = index.repository.worktree or ""
     try:
-        files = _Capture(index, objects, commit, limits, set(also), keeps, os.fsencode(top))
+        files = _WorktreeCapture(index, objects, commit, limits, set(also), keeps, os.fsencode(top))
         return files.run()
     except DeadlinePassed:
         raise
@@ -135,9 +135,7 @@ def capture_in(
 
 
 @dataclass(slots=True)
-class _Capture:
-    """The parameters and intermediate results of one capture of a worktree."""
-
+class _WorktreeCapture:
     index: PrivateIndex
     objects: ObjectDatabase
     commit: str
@@ -145,7 +143,7 @@ class _Capture:
     also: Collection[bytes]
     keeps: Callable[[bytes], bool]
     top: bytes
-    survey: Survey = field(default_factory=Survey)
+    survey: GitStatus = field(default_factory=GitStatus)
     tracked: Collection[bytes] = ()  # tracked paths whose file differs from the index
     included: Collection[bytes] = ()  # ignored or secret paths to capture
     read: list[bytes] = field(default_factory=list)  # files to read
@@ -157,7 +155,7 @@ class _Capture:
     writer: TreeWriter | None = None
 
     def run(self) -> CaptureResult:
-        sparse_rules = self._survey()
+        sparse_rules = self._survey_worktree()
         survey, repository = self.survey, self.index.repository
         operation_name = repository.operation_in_progress()
         base_tree = manifest.base_tree(repository, self.commit)
@@ -173,14 +171,14 @@ class _Capture:
             repository, self.limits.git_settings(repository), rule_directories, paths_without_file
         )
         files = self._write_files_tree(base_tree, rules, paths)
-        inexact_files = self._find_inexact_files(rules)
+        inexact_files = self._find_converted(rules)
         raw_tree = manifest.write_raw(repository, self.objects, inexact_files.raw | self.as_is)
-        directories, modes = self._read_layout(files)
+        directories, modes = self._find_directories_and_modes(files)
         for path in survey.nested:
             oid = modules.read_submodule_head(os.path.join(self.top, path))
             self.omitted.append(Omitted(quote_path(path), _NESTED, oid=oid))
         self.omitted += [*survey.submodules.values(), *survey.passed_over]
-        content = manifest.Contents(files, stages, survey.flags, sparse=sparse_rules, raw=raw_tree)
+        content = manifest.Snapshot(files, stages, survey.flags, sparse=sparse_rules, raw=raw_tree)
         content.conversion = (
             attributes.describe_conversion(repository, rules.configured) if rules else b""
         )
@@ -204,7 +202,7 @@ class _Capture:
             captured, parts=self.writer.written_oids, unlisted=[*self.read, *survey.deleted]
         )
 
-    def _write(self, content: manifest.Contents, under_way: str | None, *, dirty: bool) -> Worktree:
+    def _write(self, content: manifest.Snapshot, under_way: str | None, *, dirty: bool) -> Worktree:
         repository, needed = self.index.repository, None
         if under_way:
             state = operation.collect_operation_files(repository)
@@ -224,7 +222,7 @@ class _Capture:
             suspects = secrets.find_suspects(self.index, content.files, paths, stored)
         return Worktree(dirty, tree, under_way, needed, suspects=suspects)
 
-    def _survey(self) -> bytes | None:
+    def _survey_worktree(self) -> bytes | None:
         try:
             self.survey, sparse_settings = survey_worktree(self.index)
         except GitError as error:
@@ -239,7 +237,7 @@ class _Capture:
         self.tracked = set(self.survey.changed)
         return sparse_settings
 
-    def _read_layout(self, files: str) -> tuple[list[bytes], dict[bytes, int]]:
+    def _find_directories_and_modes(self, files: str) -> tuple[list[bytes], dict[bytes, int]]:
         survey = self.survey
         nonempty = set(survey.leading) - {os.path.dirname(path) for path in survey.deleted}
         nonempty |= {os.path.dirname(path) for path in self.read}
@@ -252,11 +250,11 @@ class _Capture:
         limit = exact_files.MOST
         if (excess := len(directories) - limit) > 0:
             reason = f"an empty directory, as are {excess - 1} more: a snapshot keeps {limit}"
-            self._omit(directories[limit], reason)
+            self._omit_file(directories[limit], reason)
         if (excess := len(modes) - limit) > 0:
             first_excess_path = sorted(modes)[limit]
             reason = f"only its mode, and {excess - 1} more modes: a snapshot keeps {limit}"
-            self._omit(first_excess_path, reason)
+            self._omit_file(first_excess_path, reason)
             modes = {path: mode for path, mode in modes.items() if path < first_excess_path}
         return directories[:limit], modes
 
@@ -290,7 +288,7 @@ class _Capture:
 
         to_drop = set(survey.deleted)
         self.read = [path for path in paths if path not in to_drop]
-        if rules is None and (plain_tree := self._build_plain_tree(base, to_drop)):
+        if rules is None and (plain_tree := self._write_tree_without_git(base, to_drop)):
             return plain_tree
         deleted_attributes = {path for path in to_drop if os.path.basename(path) == _ATTRIBUTES}
         # git would not look at these, or not drop their stages.
@@ -302,15 +300,14 @@ class _Capture:
         )
         to_add = [path for path in paths if path not in to_drop and path not in oids]
         self._add_files([*sorted(to_drop - deleted_attributes - unreachable_paths), *to_add])
-        our_entries = _choose_sides(survey)
+        our_entries = _choose_conflict_sides(survey)
         unread_conflicts = sorted(self.unread & our_entries.keys())
         index.put_entries(b"%s %s 0\t%s" % (*our_entries[path], path) for path in unread_conflicts)
         # Last: their filters must apply to the other files, lest a secret is stored in plain text.
         index.update_paths("--force-remove", sorted(deleted_attributes))
         return index.write_tree()
 
-    def _build_plain_tree(self, base: str, deleted: set[bytes]) -> str | None:
-        """Write the tree of all files without git; return None if git has to do it."""
+    def _write_tree_without_git(self, base: str, deleted: set[bytes]) -> str | None:
         survey, repository = self.survey, self.index.repository
         is_special = survey.is_staged or survey.conflicts or survey.flags or not self.commit
         if is_special or self.index.is_rebuilt or len(self.read) >= _MANY:
@@ -348,9 +345,9 @@ class _Capture:
                 accepted_paths.append(path)
             else:
                 self.omitted.append(Omitted(quote_path(path), *reason))
-        return self._drop_excess(accepted_paths)
+        return self._drop_excess_files(accepted_paths)
 
-    def _drop_excess(self, untracked: list[bytes]) -> list[bytes]:
+    def _drop_excess_files(self, untracked: list[bytes]) -> list[bytes]:
         max_total_size = self.limits.max_total_size
         if max_total_size is None:
             return untracked
@@ -363,7 +360,6 @@ class _Capture:
         return [path for path in untracked if path not in dropped]
 
     def _is_unreachable_by_git(self, path: bytes) -> bool:
-        """Return whether a path is a directory, or below a symbolic link."""
         absolute_path = os.path.join(self.top, path)
         if os.path.isdir(absolute_path) and not os.path.islink(absolute_path):
             return True
@@ -379,7 +375,7 @@ class _Capture:
             if os.path.islink(file) or not os.path.isfile(file) or os.access(file, os.R_OK):
                 readable_paths.append(path)
             else:
-                self._omit(path, "cannot be read: permission denied")
+                self._omit_file(path, "cannot be read: permission denied")
         if len(readable_paths) < _MANY:
             self._add_to_index(readable_paths)
             return
@@ -400,8 +396,8 @@ class _Capture:
         self.converted += map(quote_path, result.converted)
         for refused_file in result.refused:
             reason, may_store_as_is = self._explain_refusal(refused_file)
-            if not may_store_as_is or not self._store_as_is(refused_file.path):
-                self._omit(refused_file.path, reason)
+            if not may_store_as_is or not self._store_without_filter(refused_file.path):
+                self._omit_file(refused_file.path, reason)
 
     def _explain_refusal(self, refused: RefusedFile) -> tuple[str, bool]:
         from gitckpt.git.contents import refusal
@@ -411,14 +407,14 @@ class _Capture:
             return refused.cause, False
         if not driver or path not in self.tracked:
             return f"git cannot store it: {refused.cause}", not driver
-        _, our_oid = _choose_sides(self.survey).get(path, (b"", b""))
+        _, our_oid = _choose_conflict_sides(self.survey).get(path, (b"", b""))
         oid = self.survey.staged.get(path, our_oid).decode("ascii")
         if oid.strip("0") and refusal.does_filter_work(self.index, path, oid):
             may_store_as_is = self.keeps(path) and self.limits.secret_pattern(path) is None
             return f"filter {driver} refuses it", may_store_as_is
         return f"filter {driver} does not work: {refused.cause}", False
 
-    def _store_as_is(self, path: bytes) -> bool:
+    def _store_without_filter(self, path: bytes) -> bool:
         (data,) = exact_files.read_files(self.index.repository, [path])
         if data is None:
             return False
@@ -429,9 +425,7 @@ class _Capture:
         self.as_is[path] = oid
         return True
 
-    def _find_inexact_files(
-        self, rules: attributes.AttributeRules | None
-    ) -> conversion.ConvertedFiles:
+    def _find_converted(self, rules: attributes.AttributeRules | None) -> conversion.ConvertedFiles:
         if rules is None and not conversion.has_conversion_cache(self.index.repository):
             return conversion.ConvertedFiles()
         terms = self.limits.terms({*self.also, *self.included}, self.also)
@@ -443,7 +437,7 @@ class _Capture:
         self.converted = sorted({*map(quote_path, inexact_files.skipped), *filtered})
         return inexact_files
 
-    def _omit(self, path: bytes, reason: str) -> None:
+    def _omit_file(self, path: bytes, reason: str) -> None:
         self.unread.add(path)
         if path in self.tracked:
             self.unheld[path] = reason
@@ -456,7 +450,7 @@ def _size_of_file(path: bytes) -> int:
     return 0
 
 
-def _choose_sides(survey: Survey) -> dict[bytes, tuple[bytes, bytes]]:
+def _choose_conflict_sides(survey: GitStatus) -> dict[bytes, tuple[bytes, bytes]]:
     sides = {}
     for stage in (1, 3, 2):
         for entry in survey.conflicts.get(stage, ()):
@@ -472,7 +466,7 @@ _ATTEMPTS = 10
 _CAPTURES = 2  # with pruned objects: while `git gc --prune=now` runs, even `git commit` fails
 
 
-def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts | None = None) -> bool:
+def is_readable(repository: Repository, checkpoint: Checkpoint, parts: Parts | None = None) -> bool:
     """Return whether git can read all objects of a checkpoint's snapshot."""
     for submodule in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
         ref = ref_names.CHECKPOINTS + submodule.checkpoint
@@ -480,11 +474,11 @@ def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts | None
             return False  # another process removed the checkpoint meanwhile
     if checkpoint.tree is None:
         return True
-    oids = own_objects(repository, checkpoint.tree, checkpoint.git_sha, parts)
+    oids = list_objects_beyond_commit(repository, checkpoint.tree, checkpoint.git_sha, parts)
     return oids is not None and not graph.find_unreadable(repository, list(oids))
 
 
-def own_objects(
+def list_objects_beyond_commit(
     repository: Repository, tree: str, commit: str, parts: Parts | None
 ) -> set[str] | None:
     """Return the oids in a snapshot that `commit` does not have; None if unreadable."""
@@ -512,7 +506,7 @@ def _read_tree(repository: Repository, tree: str) -> encoding.Entries:
     return decode_tree(tree_object[2], repository.object_format)
 
 
-def record_whole(
+def record_until_complete(
     repository: Repository,
     objects: ObjectDatabase,
     attempt: Callable[[], Checkpoint],
@@ -548,9 +542,9 @@ def record_whole(
             if error.oid in oids_aside or not _move_aside(repository, objects, error.oid):
                 raise
             oids_aside.add(error.oid)
-            say(_moved_aside_message(repository, error.oid))
+            say(_damaged_object_message(repository, error.oid))
             continue
-        reason = repair(repository, objects, checkpoint, say, parts)
+        reason = repair_snapshot(repository, objects, checkpoint, say, parts)
         if reason is None:
             return checkpoint
         remove([checkpoint.id])
@@ -560,7 +554,7 @@ def record_whole(
     raise reason or _busy_error()
 
 
-def repair(
+def repair_snapshot(
     repository: Repository,
     objects: ObjectDatabase,
     checkpoint: Checkpoint,
@@ -568,12 +562,12 @@ def repair(
     parts: Parts | None = None,
 ) -> CkptError | None:
     """Rewrite a snapshot's damaged objects from files; return an error if that fails."""
-    if is_whole(repository, checkpoint, parts):
+    if is_readable(repository, checkpoint, parts):
         return None
     messages, reason = _rewrite_damaged_blobs(repository, objects, checkpoint)
     for message in messages:
         say(message)
-    return None if is_whole(repository, checkpoint) else reason or _busy_error()
+    return None if is_readable(repository, checkpoint) else reason or _busy_error()
 
 
 def _busy_error() -> BusyError:
@@ -591,14 +585,14 @@ def _rewrite_damaged_blobs(
 ) -> tuple[list[str], CkptError | None]:
     messages = []
     error: CkptError | None = None
-    damaged = _damaged_objects(repository, objects, checkpoint)
+    damaged = _find_damaged_objects(repository, objects, checkpoint)
     for oid, (paths, is_committed) in sorted(damaged.items()):
-        source = next((path for path in paths if _write_file(repository, objects, oid, path)), None)
+        source = next((path for path in paths if _write_blob(repository, objects, oid, path)), None)
         if source is not None:
             origin = f"was rewritten from {quote_path(source)}"
             messages.append(f"the object {oid} was missing or damaged, and {origin}")
         elif not paths and not is_committed and graph.move_object_aside(repository, oid):
-            messages.append(_moved_aside_message(repository, oid))
+            messages.append(_damaged_object_message(repository, oid))
         else:
             names = ", ".join(quote_path(path) for path in sorted(set(paths))[:3])
             name = f"{oid} of {names}" if names else oid
@@ -608,7 +602,7 @@ def _rewrite_damaged_blobs(
     return messages, error
 
 
-def _moved_aside_message(repository: Repository, oid: str) -> str:
+def _damaged_object_message(repository: Repository, oid: str) -> str:
     directory = f"{repository.private_dir}/damaged"
     return f"the object {oid} was damaged and is rewritten; the damaged file is in {directory}"
 
@@ -619,7 +613,7 @@ def _move_aside(repository: Repository, objects: ObjectDatabase, oid: str) -> bo
     return not is_committed and graph.move_object_aside(repository, oid)
 
 
-def _damaged_objects(
+def _find_damaged_objects(
     repository: Repository, objects: ObjectDatabase, checkpoint: Checkpoint
 ) -> dict[str, tuple[list[bytes], bool]]:
     if checkpoint.tree is None:
@@ -659,7 +653,7 @@ def _list_paths_by_oid(
     return paths_by_oid
 
 
-def _write_file(repository: Repository, objects: ObjectDatabase, oid: str, path: bytes) -> bool:
+def _write_blob(repository: Repository, objects: ObjectDatabase, oid: str, path: bytes) -> bool:
     absolute = os.path.join(os.fsencode(repository.worktree or ""), path)
     try:
         data = os.readlink(absolute) if os.path.islink(absolute) else regular.read_content(absolute)

@@ -192,12 +192,12 @@ class Limits:
         is_default = self.secrets == SECRETS
         if is_default and dot and ending in _SOURCES and not name.startswith(".env"):
             return None
-        pattern = self._matching_pattern(parts)
+        pattern = self._match_pattern(parts)
         if is_default and pattern and any(fnmatch.fnmatchcase(name, form) for form in _PUBLIC):
             return None
         return pattern
 
-    def _matching_pattern(self, parts: Sequence[str]) -> str | None:
+    def _match_pattern(self, parts: Sequence[str]) -> str | None:
         patterns_by_name, patterns_by_ending, wildcard_patterns = _group_patterns(self.secrets)
         for pattern, slashes in patterns_by_name.get(parts[-1], ()):
             if "/".join(parts[-slashes - 1 :]) == pattern.lower():
@@ -249,13 +249,13 @@ def format_size(size: int) -> str:
 IGNORED = "git ignores it"
 
 
-def reason_to_leave(repository: Repository, limits: Limits, path: str) -> str | None:
+def reason_not_captured(repository: Repository, limits: Limits, path: str) -> str | None:
     """Return why a snapshot would omit a file; None if it would capture the file."""
     top = os.path.realpath(repository.worktree or os.devnull)
     real_path = os.path.realpath(path)
     if not real_path.startswith(f"{top}/"):
         return "the file lies outside of the worktree"
-    tag = _list_files(repository, os.path.relpath(real_path, top)).get(real_path)
+    tag = _list_tracked_and_untracked(repository, os.path.relpath(real_path, top)).get(real_path)
     if tag == b"H":
         return None
     is_included = False
@@ -268,11 +268,11 @@ def reason_to_leave(repository: Repository, limits: Limits, path: str) -> str | 
     return reason[0] if reason is not None else None
 
 
-def below(repository: Repository, limits: Limits, directory: str) -> set[str] | None:
+def captured_below(repository: Repository, limits: Limits, directory: str) -> set[str] | None:
     top = os.path.realpath(repository.worktree or os.devnull)
     if directory != top and not directory.startswith(f"{top}/"):
         return None
-    tags_by_path = _list_files(repository, os.path.relpath(directory, top))
+    tags_by_path = _list_tracked_and_untracked(repository, os.path.relpath(directory, top))
     paths = {
         path
         for path, tag in tags_by_path.items()
@@ -281,7 +281,7 @@ def below(repository: Repository, limits: Limits, directory: str) -> set[str] | 
     return paths or None
 
 
-def _list_files(repository: Repository, relative: str) -> dict[str, bytes]:
+def _list_tracked_and_untracked(repository: Repository, relative: str) -> dict[str, bytes]:
     top = os.path.realpath(repository.worktree or "")
     options = ("ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard", "--", relative)
     listing = repository.git.run("--literal-pathspecs", *options, ok=(0, 128)).out

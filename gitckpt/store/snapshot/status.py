@@ -57,9 +57,9 @@ class DirectoryScan:
             dot_gits = {path: os.path.join(self.top, path, b".git") for path in sorted(unvisited)}
             plain = [path for path, dot_git in dot_gits.items() if not os.path.lexists(dot_git)]
             self.repositories += sorted(unvisited.difference(plain))
-            ignored = self._ignored_of(plain)  # with a slash, a directory's own rules would decide
+            ignored = self._get_ignored(plain)  # with a slash, a directory's own rules would decide
             self.scan(path for path in plain if path not in ignored)
-        ignored = self._ignored_of([path for path, _ in self.special])
+        ignored = self._get_ignored([path for path, _ in self.special])
         self.problems += [(path, reason) for path, reason in self.special if path not in ignored]
 
     def _scan_directory(self, directory: bytes) -> None:
@@ -81,7 +81,7 @@ class DirectoryScan:
         self.unknown.update(prefix + name for name in directories)
         self.special += [(prefix + name, kind) for name, kind in special_files]
 
-    def _ignored_of(self, paths: list[bytes]) -> set[bytes]:
+    def _get_ignored(self, paths: list[bytes]) -> set[bytes]:
         if not paths:
             return set()
         words = ("check-ignore", "--no-index", "-z", "--stdin")
@@ -116,7 +116,7 @@ _GONE = b"000000"
 
 
 @dataclass(slots=True)
-class Survey:
+class GitStatus:
     """The state of a worktree, with paths relative to its top directory."""
 
     commit: str = ""  # the commit of HEAD; "" on an unborn branch
@@ -134,18 +134,18 @@ class Survey:
     apart: Collection[bytes] = ()
     vanished: dict[bytes, bytes] = field(default_factory=dict)  # oids of deleted entries, by path
     submodules: dict[bytes, Omitted] = field(default_factory=dict)  # checked-out ones by path
-    flags: dict[str, list[bytes]] = field(default_factory=dict)  # paths by flag, as in `Contents`
+    flags: dict[str, list[bytes]] = field(default_factory=dict)  # paths by flag, as in `Snapshot`
     passed_over: list[Omitted] = field(default_factory=list)  # such as sockets
     directories: Collection[bytes] = ()  # all that are not ignored; the top is the empty path
     leading: Collection[bytes] = ()  # the parents of index entries at all levels, with the top
     modes: Mapping[bytes, int] = field(default_factory=dict)  # of directories, from lstat(2)
 
 
-def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
+def survey_worktree(index: PrivateIndex) -> tuple[GitStatus, bytes | None]:
     """Return the state of a worktree, and its sparse-checkout settings.
 
     The settings are None if the checkout is not sparse. Clears the flags assume-unchanged and
-    skip-worktree in the private index; `Survey.flags` lists the paths that had them.
+    skip-worktree in the private index; `GitStatus.flags` lists the paths that had them.
     """
     processes = [index.take_status_process()]  # the last one is `git status`
     try:
@@ -153,16 +153,18 @@ def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
             raise GitError(["ls-files"], 128, "index file corrupt")
         processes.insert(0, index.start_git("ls-files", "-v", "-z"))
         sparse_settings = intent.read_sparse_checkout(index.repository)  # while git status runs
-        survey = Survey()
-        survey.leading = all_parents_of(_read_flags(index.wait_for_output(processes[0]), survey))
-        if _clear_flags(index, survey, is_sparse=sparse_settings is not None):
+        survey = GitStatus()
+        survey.leading = all_parents_of(
+            _read_index_flags(index.wait_for_output(processes[0]), survey)
+        )
+        if _clear_index_flags(index, survey, is_sparse=sparse_settings is not None):
             processes.append(index.take_status_process())
             processes[1].kill_process_group()
         scan = DirectoryScan(index, os.fsencode(index.repository.worktree or ""))
         survey.apart = modules.find_git_dirs_inside(index.repository)
         # While git status runs.
         scan.scan(path for path in survey.leading if not modules.is_below(path, survey.apart))
-        _read_status(_finish_status(index, processes), survey)
+        _parse_git_status(_wait_for_git_status(index, processes), survey)
     finally:
         for process in processes:
             if not process.has_ended:
@@ -188,12 +190,11 @@ def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
     # Directories beside tracked files that contain neither tracked nor untracked files.
     other_directories = scan.visited.difference(survey.leading, untracked_parents)
     empty_dirs = {path for path in other_directories if path.rpartition(b"/")[0] in survey.leading}
-    _read_submodules(index, survey, scan, empty_dirs)
+    _find_submodules(index, survey, scan, empty_dirs)
     return survey, sparse_settings
 
 
-def _finish_status(index: PrivateIndex, children: list[Child]) -> bytes:
-    """Return the output of `git status`; run it again if a file changed meanwhile."""
+def _wait_for_git_status(index: PrivateIndex, children: list[Child]) -> bytes:
     options: list[str] = []
     remaining_tries = TRIES
     while True:
@@ -213,7 +214,7 @@ def _finish_status(index: PrivateIndex, children: list[Child]) -> bytes:
         children.append(index.take_status_process(*options))
 
 
-def _read_flags(listing: bytes, survey: Survey) -> list[bytes]:
+def _read_index_flags(listing: bytes, survey: GitStatus) -> list[bytes]:
     entries = listing.split(b"\0")[:-1]
     if any(b"\0%s " % tag in listing or listing.startswith(tag + b" ") for tag in _FLAGS):
         for entry in entries:
@@ -222,7 +223,7 @@ def _read_flags(listing: bytes, survey: Survey) -> list[bytes]:
     return [entry[2:] for entry in entries]
 
 
-def _clear_flags(index: PrivateIndex, survey: Survey, *, is_sparse: bool) -> bool:
+def _clear_index_flags(index: PrivateIndex, survey: GitStatus, *, is_sparse: bool) -> bool:
     assumed_paths, skipped_paths = survey.flags.get(ASSUMED, []), survey.flags.get(SKIPPED, [])
     if is_sparse:
         skipped_paths = []  # git itself clears the flag if there is a file
@@ -242,7 +243,7 @@ def all_parents_of(paths: Iterable[bytes]) -> set[bytes]:
     return exact_files.add_parent_directories({path.rpartition(b"/")[0] for path in paths}) | {b""}
 
 
-def _read_status(out: bytes, survey: Survey) -> None:
+def _parse_git_status(out: bytes, survey: GitStatus) -> None:
     for record in out.split(b"\0"):
         record_kind = record[:1]
         if record_kind == b"1":
@@ -268,7 +269,7 @@ def _read_status(out: bytes, survey: Survey) -> None:
             survey.commit = record[13:].decode("ascii")
 
 
-def _exclude_git_dirs(top: bytes, survey: Survey) -> None:
+def _exclude_git_dirs(top: bytes, survey: GitStatus) -> None:
     git_dirs = survey.apart  # git's own directories; bare repositories without tracked files follow
 
     def exclude_below(paths: list[bytes], directories: Collection[bytes] = git_dirs) -> list[bytes]:
@@ -284,7 +285,7 @@ def _exclude_git_dirs(top: bytes, survey: Survey) -> None:
     survey.apart = [*git_dirs, *outer_repos]
 
 
-def _read_changed(survey: Survey, xy: bytes, submodule: bytes, mode: bytes, path: bytes) -> None:
+def _read_changed(survey: GitStatus, xy: bytes, submodule: bytes, mode: bytes, path: bytes) -> None:
     if xy[1:] == b"A":
         survey.flags.setdefault(INTENT, []).append(path)
     if xy[:1] != b".":
@@ -300,8 +301,8 @@ def _read_changed(survey: Survey, xy: bytes, submodule: bytes, mode: bytes, path
         survey.deleted.append(path)
 
 
-def _read_submodules(
-    index: PrivateIndex, survey: Survey, scan: DirectoryScan, bare: Collection[bytes]
+def _find_submodules(
+    index: PrivateIndex, survey: GitStatus, scan: DirectoryScan, bare: Collection[bytes]
 ) -> None:
     survey_before, survey.submodules = survey.submodules, {}
     unlisted_repositories = {path + b"/" for path in scan.repositories}.difference(survey.nested)

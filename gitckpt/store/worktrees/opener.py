@@ -32,7 +32,7 @@ from gitckpt.store.records import ref_names
 from gitckpt.store.records.ref_names import Owner
 from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.snapshot.limits import Limits
-from gitckpt.store.snapshot.manifest import SKIPPED, Contents
+from gitckpt.store.snapshot.manifest import SKIPPED, Snapshot
 from gitckpt.store.worktrees import ownership
 from gitckpt.store.worktrees.plan import ADOPT, MAKE, ResumePlan
 
@@ -91,9 +91,9 @@ class WorktreeOpener:
         if plan.action == MAKE:
             return self._make_worktree()
         if plan.action == ADOPT:
-            return self._adopt_directory()
-        remarks = self._mend_head()
-        with contextlib.closing(_require_worktree(repository, plan.path)) as worktree:
+            return self._register_directory()
+        remarks = self._repair_head()
+        with contextlib.closing(_open_worktree(repository, plan.path)) as worktree:
             try:
                 failing_paths = tuple(unfiltered.filter_recorded_again(worktree))
             except GitError as error:
@@ -115,27 +115,27 @@ class WorktreeOpener:
             ownership.temporary_path(repository, path) as new_path,
         ):
             failing_paths = self._add_worktree(new_path)
-            with contextlib.closing(_require_worktree(repository, new_path)) as worktree:
+            with contextlib.closing(_open_worktree(repository, new_path)) as worktree:
                 remarks, failing_paths = self._restore_files(worktree, failing_paths)
             is_moved = _move_worktree(repository, new_path, path)
         administration.flush_worktree(repository, path)
         paths = tuple(failing_paths)
         return OpenResult(path, True, tuple(remarks), paths) if is_moved else None
 
-    def _adopt_directory(self) -> OpenResult:
+    def _register_directory(self) -> OpenResult:
         """Register a worktree that git forgot with git again; leave its files as they are."""
         self._require_objects()
         repository, path = self.repository, self.plan.path
         with ownership.temporary_path(repository, path) as temporary_path:
             try:
                 self._add_worktree(temporary_path)
-                worktree = _require_worktree(repository, temporary_path)
+                worktree = _open_worktree(repository, temporary_path)
                 self._set_head(worktree)
                 contents = manifest.contents_of(self.checkpoint, repository, self.objects)
                 files, remarks = self._choose_operation(repository, contents)
                 contents.operation = operation.detach_operation(repository, files)
                 with PrivateIndex(worktree) as index:
-                    manifest.turn_into(index, contents, self.checkpoint.git_sha)
+                    manifest.set_index_to_snapshot(index, contents, self.checkpoint.git_sha)
                     index.replace_user_index()
                 operation.restore_operation(worktree, contents.operation)
                 ownership.write_owner(worktree, self.owner)
@@ -151,11 +151,11 @@ class WorktreeOpener:
         return OpenResult(path, made=False, remarks=(remark, *remarks))
 
     @property
-    def _has_files(self) -> bool:
+    def _has_captured_files(self) -> bool:
         files = self.checkpoint.worktree
         return files is not None and bool(files.tree or not files.degraded)
 
-    def _mend_head(self) -> tuple[str, ...]:
+    def _repair_head(self) -> tuple[str, ...]:
         # A power cut can empty HEAD; new commits would be on no branch, or on a wrong one.
         path, branch, commit = self.plan.path, self.plan.branch, self.checkpoint.git_sha
         git_dir = administration.git_dir_of(path)
@@ -181,7 +181,7 @@ class WorktreeOpener:
         self._set_head(worktree)
         if captured.degraded:
             remarks.append(f"the worktree has the files of the commit only: {captured.degraded}")
-        if self._has_files:
+        if self._has_captured_files:
             contents = manifest.contents_of(checkpoint, worktree, self.objects)
             files, last_remarks = self._choose_operation(worktree, contents)
             branch = operation.find_rebased_branch(files)
@@ -193,7 +193,7 @@ class WorktreeOpener:
             still_failing = fill_worktree(worktree, contents, checkpoint, self.limits, hint)
         ownership.write_owner(worktree, self.owner)
         if self.limits.submodules:
-            _record_submodules(worktree, checkpoint)
+            _mark_submodules_missing(worktree, checkpoint)
         # An unchanged submodule is no loss.
         if omitted_count := sum(entry.dirty is not False for entry in captured.omitted):
             count = f"{omitted_count} paths were" if omitted_count > 1 else "1 path was"
@@ -201,7 +201,7 @@ class WorktreeOpener:
         return remarks + last_remarks, still_failing
 
     def _choose_operation(
-        self, repository: Repository, contents: Contents
+        self, repository: Repository, contents: Snapshot
     ) -> tuple[Mapping[str, bytes], list[str]]:
         branch, checkpoint = self.plan.branch, self.checkpoint
         if self.is_of_other_commit or not contents.operation:
@@ -214,7 +214,7 @@ class WorktreeOpener:
 
     def _require_objects(self) -> None:
         checkpoint, tree = self.checkpoint, self.checkpoint.tree
-        manifest.require_commit(self.repository, checkpoint)
+        manifest.require_linked_commit(self.repository, checkpoint)
         graph.fetch_trees_of(self.repository, tree, checkpoint.git_sha)
         if tree and self.repository.cat_file.info(f"{tree}:files") is None:
             message = f"the files {tree} of checkpoint {checkpoint.id} are missing"
@@ -228,9 +228,9 @@ class WorktreeOpener:
         commit = checkpoint.git_sha or _make_empty_commit(repository)
         try:
             administration.run_git(repository, "add", *options, path, commit, options=_ALONE)
-            if checkpoint.git_sha and not self._has_files:  # as `git worktree add` would
-                with contextlib.closing(_require_worktree(repository, path)) as worktree:
-                    return fill_from_commit(worktree, _ALONE)
+            if checkpoint.git_sha and not self._has_captured_files:  # as `git worktree add` would
+                with contextlib.closing(_open_worktree(repository, path)) as worktree:
+                    return fill_from_head(worktree, _ALONE)
         except GitError as error:
             raise WorktreeError(f"cannot make the worktree {path}: {error.message}") from None
         return []
@@ -241,7 +241,7 @@ class WorktreeOpener:
             worktree.set_head(BRANCHES + self.plan.branch)
         elif not commit:
             branch = BRANCHES + (checkpoint.branch or "main")
-            if not is_branch_free(worktree, branch) or worktree.cat_file.info(branch) is not None:
+            if not is_branch_unused(worktree, branch) or worktree.cat_file.info(branch) is not None:
                 branch = f"{BRANCHES}ckpt/{checkpoint.id[: ids.SHORT]}"
             worktree.set_head(branch)
         else:
@@ -253,7 +253,7 @@ class WorktreeOpener:
             worktree.set_head(commit, message, options=_ALONE)
 
 
-def default_root(repository: Repository, configured: str | None) -> str:
+def worktrees_dir(repository: Repository, configured: str | None) -> str:
     """Return the directory for worktrees; `configured` is the setting for it, if set."""
     main_worktree = administration.main_worktree(repository)
     if configured:
@@ -269,7 +269,6 @@ def default_root(repository: Repository, configured: str | None) -> str:
 
 
 def _move_worktree(repository: Repository, temporary: str, path: str) -> bool:
-    """Move a complete worktree to `path`; return False if `path` exists already."""
     try:
         os.rename(temporary, path)  # not `git worktree move`, which refuses submodules
     except OSError as error:
@@ -280,7 +279,7 @@ def _move_worktree(repository: Repository, temporary: str, path: str) -> bool:
     return True
 
 
-def _require_worktree(repository: Repository, path: str) -> Repository:
+def _open_worktree(repository: Repository, path: str) -> Repository:
     worktree = administration.open_linked_worktree(repository, path)
     if worktree is None:
         hint = "check the repository: git ckpt doctor"
@@ -299,7 +298,7 @@ def _make_empty_commit(repository: Repository) -> str:
     return commit
 
 
-def is_branch_free(repository: Repository, ref: str) -> bool:
+def is_branch_unused(repository: Repository, ref: str) -> bool:
     is_valid = repository.git.run("check-ref-format", ref, ok=(0, 1)).code == 0
     return is_valid and not worktrees_with_branch(repository, ref)
 
@@ -310,13 +309,13 @@ def worktrees_with_branch(repository: Repository, ref: str) -> list[str]:
     branch = b"branch " + os.fsencode(ref)
     paths = {os.fsdecode(lines[0].partition(b" ")[2]) for lines in records if branch in lines}
     for git_dir, path in administration.list_worktrees(repository):
-        if path in paths and ownership.is_gone(repository, git_dir, path):
+        if path in paths and ownership.is_worktree_deleted(repository, git_dir, path):
             paths.remove(path)
     return sorted(paths)
 
 
 def fill_worktree(
-    worktree: Repository, contents: Contents, checkpoint: Checkpoint, limits: Limits, hint: str = ""
+    worktree: Repository, contents: Snapshot, checkpoint: Checkpoint, limits: Limits, hint: str = ""
 ) -> list[bytes]:
     """Restore a checkpoint into an empty worktree, and check the restored files.
 
@@ -345,7 +344,7 @@ def fill_worktree(
                     absolute_path = os.path.join(os.fsencode(worktree.worktree or ""), path)
                     is_submodule = stat.S_ISDIR(os.lstat(absolute_path).st_mode)
                     (os.rmdir if is_submodule else os.unlink)(absolute_path)
-            raw_oids = manifest.raw_of(worktree, contents)
+            raw_oids = manifest.raw_files(worktree, contents)
             exact_files.restore_raw_bytes(worktree, raw_oids)
             exact_files.refresh_index_entries(index, raw_oids.keys())
             if failing_paths:
@@ -355,7 +354,7 @@ def fill_worktree(
                 unfiltered.populate_annexed_files(
                     index, {path: oid for path, oid in blobs if path not in raw_oids}
                 )
-            manifest.turn_into(index, contents, commit, contents.files)
+            manifest.set_index_to_snapshot(index, contents, commit, contents.files)
             index.replace_user_index()
         operation.restore_operation(worktree, contents.operation)
     except GitError as error:
@@ -366,17 +365,17 @@ def fill_worktree(
         raise WorktreeError(message, hint=error.hint) from None
     # A separate writer, closed at once: no ref protects the objects that it writes from a gc.
     with contextlib.closing(open_objects(worktree, "plumbing")) as objects:
-        differences = comparison.compare(worktree, objects, contents, commit, limits)
+        differences = comparison.compare_with_worktree(worktree, objects, contents, commit, limits)
     if differences:
         reason = f"the restored files differ from checkpoint {checkpoint.id}"
         raise WorktreeError(f"{reason}: {join_first(differences)}", hint=hint or None)
     return [path for path in failing_paths if path not in raw_oids]
 
 
-def fill_from_commit(worktree: Repository, options: Sequence[str]) -> list[bytes]:
+def fill_from_head(worktree: Repository, options: Sequence[str]) -> list[bytes]:
     """Check out HEAD in an empty worktree; return the files whose filter fails."""
 
-    def attempt(filter_options: list[str]) -> None:
+    def run_reset(filter_options: list[str]) -> None:
         arguments = ("reset", "--quiet", "--hard", "--no-recurse-submodules")
         env = graph.variables_allowing_fetch(worktree)
         worktree.git.run(*PARALLEL, *options, *filter_options, *arguments, env=env)
@@ -398,7 +397,7 @@ def blobs_of(repository: Repository, tree: str) -> dict[bytes, str]:
     return {path: oid for path, mode, oid in list_leaves(repository, tree) if mode != GITLINK}
 
 
-def _write_files(index: PrivateIndex, contents: Contents) -> list[bytes]:
+def _write_files(index: PrivateIndex, contents: Snapshot) -> list[bytes]:
     repository, fetch_env = index.repository, graph.variables_allowing_fetch(index.repository)
 
     def attempt(options: list[str]) -> None:
@@ -424,7 +423,7 @@ def _write_files(index: PrivateIndex, contents: Contents) -> list[bytes]:
     return sorted(failing_paths)
 
 
-def _record_submodules(worktree: Repository, checkpoint: Checkpoint) -> None:
+def _mark_submodules_missing(worktree: Repository, checkpoint: Checkpoint) -> None:
     # A marker file: `resume` makes the missing submodules, even after a kill.
     if checkpoint.worktree is not None and checkpoint.worktree.submodules:
         marker = os.path.join(worktree.git_dir, ref_names.SUBMODULES_FILE)

@@ -27,11 +27,11 @@ BEING_MADE = ".making-"
 owner_in = ref_names.read_owner
 
 
-def owner(repository: Repository) -> Owner | None:
+def owner_of(repository: Repository) -> Owner | None:
     return owner_in(repository.git_dir)
 
 
-def owned(repository: Repository) -> Iterator[tuple[str, str, Owner]]:
+def owners(repository: Repository) -> Iterator[tuple[str, str, Owner]]:
     """Yield git directory, path and owner (run, checkpoint) of gitckpt's worktrees."""
     for git_dir, path in administration.list_worktrees(repository):
         owner = owner_in(git_dir)
@@ -39,9 +39,9 @@ def owned(repository: Repository) -> Iterator[tuple[str, str, Owner]]:
             yield git_dir, path, owner
 
 
-def made_from(repository: Repository, checkpoint_ids: Collection[str]) -> list[tuple[str, str]]:
+def made_for_ids(repository: Repository, checkpoint_ids: Collection[str]) -> list[tuple[str, str]]:
     """Return path and checkpoint id of the worktrees made for the given checkpoints."""
-    pairs = ((path, owner.checkpoint) for _, path, owner in owned(repository) if owner.run is None)
+    pairs = ((path, owner.checkpoint) for _, path, owner in owners(repository) if owner.run is None)
     return [(path, checkpoint) for path, checkpoint in pairs if checkpoint in checkpoint_ids]
 
 
@@ -49,10 +49,10 @@ def worktrees_of_runs(repository: Repository) -> dict[str, str]:
     """Map each run to its worktree's path, unless that was moved or deleted."""
     return {
         owner.run: path
-        for git_dir, path, owner in owned(repository)
+        for git_dir, path, owner in owners(repository)
         # Another process is about to move a worktree that is being made.
         if owner.run is not None
-        and not is_being_made(path)
+        and not is_worktree_being_made(path)
         and is_same_directory(administration.git_dir_of(path), git_dir)
     }
 
@@ -61,13 +61,13 @@ def is_same_directory(directory: str | None, git_dir: str) -> bool:
     return directory is not None and os.path.realpath(directory) == os.path.realpath(git_dir)
 
 
-def is_being_made(path: str) -> bool:
+def is_worktree_being_made(path: str) -> bool:
     return os.path.basename(os.path.dirname(path)).startswith(BEING_MADE)
 
 
 def checkpoints_of_worktrees(repository: Repository) -> set[str]:
     """Return the ids of the checkpoints that registered worktrees were made from."""
-    return {owner.checkpoint for _, _, owner in owned(repository)}
+    return {owner.checkpoint for _, _, owner in owners(repository)}
 
 
 def write_owner(repository: Repository, owner: Owner) -> None:
@@ -77,30 +77,30 @@ def write_owner(repository: Repository, owner: Owner) -> None:
         json.dump({"checkpoint": owner.checkpoint, "run": owner.run}, file)
 
 
-def read_behind(git_dir: str) -> tuple[str, str] | None:
+def read_behind_id(git_dir: str) -> tuple[str, str] | None:
     """Return the ids of a worktree's checkpoint and of the run's newer one, or None."""
     line = administration.read_line(os.path.join(git_dir, ref_names.BEHIND_FILE))
     current_id, _, adopted_id = line.partition(" ")
     return (current_id, adopted_id) if current_id and adopted_id else None
 
 
-def record_behind(repository: Repository, run: str, checkpoint_id: str, adopted: str) -> None:
+def record_behind_id(repository: Repository, run: str, checkpoint_id: str, adopted: str) -> None:
     """Record that a run's worktrees are at `checkpoint_id`, older than `adopted`."""
-    for git_dir, _, owner in owned(repository):  # also moved ones: `resume` may find them
+    for git_dir, _, owner in owners(repository):  # also moved ones: `resume` may find them
         if owner.run == run:
-            current_id, _ = read_behind(git_dir) or (checkpoint_id, adopted)
+            current_id, _ = read_behind_id(git_dir) or (checkpoint_id, adopted)
             file = os.path.join(git_dir, ref_names.BEHIND_FILE)
             regular.write(file, f"{current_id} {adopted}\n".encode("ascii"))
 
 
-def forget_behind(repository: Repository) -> None:
+def forget_behind_id(repository: Repository) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(repository.git_dir, ref_names.BEHIND_FILE))
 
 
-def owner_at(repository: Repository, path: str) -> Owner | None:
+def owner_at_path(repository: Repository, path: str) -> Owner | None:
     worktree = administration.open_linked_worktree(repository, path)
-    return owner(worktree) if worktree is not None else None
+    return owner_of(worktree) if worktree is not None else None
 
 
 def is_locked_by_gitckpt(git_dir: str) -> bool:
@@ -114,7 +114,7 @@ def is_locked_by_user(git_dir: str) -> bool:
     )
 
 
-def is_gone(repository: Repository, git_dir: str, path: str) -> bool:
+def is_worktree_deleted(repository: Repository, git_dir: str, path: str) -> bool:
     """Return whether a worktree's directory was deleted, not just unmounted."""
     if os.path.lexists(path) or is_locked_by_user(git_dir):
         return False
@@ -127,19 +127,19 @@ def is_gone(repository: Repository, git_dir: str, path: str) -> bool:
 # Worktrees are made in a directory beside their final path, and moved there once they are complete.
 
 
-def list_unfinished(root: str) -> list[str]:
+def list_half_made(root: str) -> list[str]:
     return [os.path.join(root, name) for name in names_in(root) if name.startswith(BEING_MADE)]
 
 
-def remove_unfinished(repository: Repository, root: str) -> None:
+def remove_half_made(repository: Repository, root: str) -> None:
     """Remove the worktrees in `root` that killed processes have left half made."""
-    for directory in {path.removesuffix(".lock") for path in list_unfinished(root)}:
+    for directory in {path.removesuffix(".lock") for path in list_half_made(root)}:
         with FileLock(f"{directory}.lock", 0) as is_unlocked:
             if is_unlocked:
-                _discard(repository, directory)
+                _discard_directory(repository, directory)
 
 
-def list_abandoned(repository: Repository) -> list[str]:
+def list_abandoned_dirs(repository: Repository) -> list[str]:
     """Return the directories in which killed processes left registered worktrees.
 
     HEAD of such a worktree may name no commit; then every `git gc` fails.
@@ -147,21 +147,21 @@ def list_abandoned(repository: Repository) -> list[str]:
     directories = {
         os.path.dirname(path)
         for git_dir, path in administration.list_worktrees(repository)
-        if is_locked_by_gitckpt(git_dir) and is_being_made(path)
+        if is_locked_by_gitckpt(git_dir) and is_worktree_being_made(path)
     }
-    return sorted(path for path in directories if not _is_locked(f"{path}.lock"))
+    return sorted(path for path in directories if not _is_lock_held(f"{path}.lock"))
 
 
-def discard_abandoned(repository: Repository, directory: str) -> bool:
+def discard_abandoned_dir(repository: Repository, directory: str) -> bool:
     """Remove an abandoned directory; return False if a live process still uses it."""
     with FileLock(f"{directory}.lock", 0) as is_acquired:
         if is_acquired or not os.path.isdir(os.path.dirname(directory)):
-            _discard(repository, directory)
+            _discard_directory(repository, directory)
             return True
     return False
 
 
-def _is_locked(lock: str) -> bool:
+def _is_lock_held(lock: str) -> bool:
     if not os.path.exists(lock):
         return False
     with FileLock(lock, 0) as is_acquired:
@@ -177,10 +177,10 @@ def temporary_path(repository: Repository, path: str) -> Iterator[str]:
         try:
             yield os.path.join(directory, name)
         finally:
-            _discard(repository, directory)
+            _discard_directory(repository, directory)
 
 
-def _discard(repository: Repository, directory: str) -> None:
+def _discard_directory(repository: Repository, directory: str) -> None:
     private_dirs.require_own_directory(directory)
     real_prefix = os.path.realpath(directory) + os.sep
     for git_dir, path in administration.list_worktrees(repository):

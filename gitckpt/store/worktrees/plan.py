@@ -19,7 +19,7 @@ USE, ADOPT, MAKE = "use", "adopt", "make"
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class WorktreeEntry:
     """A linked worktree as git has it registered, and its state on disk."""
 
     git_dir: str  # its administrative directory
@@ -54,7 +54,7 @@ class PathState:
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class RunBranch:
     """The branch that a run made and on which the run's newest checkpoint is."""
 
     name: str  # without `refs/heads/`
@@ -64,7 +64,7 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class ResumeFacts:
     """The facts from which `plan_resume` decides how to open a worktree."""
 
     target: Owner  # a checkpoint; also its run if it is the run's newest one
@@ -72,10 +72,10 @@ class Situation:
     requested: str | None = None  # the path that the caller asked for
     default: str | None = None  # the path otherwise; None if there is no directory for worktrees
     no_default: tuple[str, str | None] = ("no directory for worktrees", None)  # message and hint
-    registrations: tuple[Registration, ...] = ()
+    registrations: tuple[WorktreeEntry, ...] = ()
     # By path: `requested`, `default`, and the paths of the run's worktrees.
     path_states: Mapping[str, PathState] = field(default_factory=dict)
-    branch: Branch | None = None
+    branch: RunBranch | None = None
     has_submodules: bool = False  # of the repository: git moves no worktree with submodules
 
 
@@ -83,7 +83,7 @@ class Situation:
 class ResumePlan:
     """The steps to open a worktree, in the order of the attributes."""
 
-    forget: tuple[Registration, ...]  # deleted: record their index, then unregister
+    forget: tuple[WorktreeEntry, ...]  # deleted: record their index, then unregister
     relink: bool  # whether to link git and the worktree to each other again
     action: str  # `USE`, `ADOPT` or `MAKE`
     path: str
@@ -94,7 +94,7 @@ class ResumePlan:
     behind: str | None = None  # the checkpoint that the worktree is at, if not the target
 
 
-def plan_resume(situation: Situation) -> ResumePlan:
+def plan_resume(situation: ResumeFacts) -> ResumePlan:
     """Decide by which steps to open the worktree of a checkpoint.
 
     Raises:
@@ -106,10 +106,10 @@ def plan_resume(situation: Situation) -> ResumePlan:
     to_forget = [entry for entry in of_run if entry.is_gone and not entry.has_submodules]
     path, remarks = _find_worktree(situation, of_run)
     must_link = path is not None and path not in [entry.path for entry in of_run if entry.is_there]
-    path = _choose_path(situation, path)
+    path = _choose_worktree_path(situation, path)
     state = situation.path_states[path]
     if state.exists:
-        action = _choose_action(situation, state)
+        action = _choose_use_or_adopt(situation, state)
         must_link = must_link or action == USE
     else:
         action, moved_to = MAKE, None
@@ -117,7 +117,7 @@ def plan_resume(situation: Situation) -> ResumePlan:
             if entry.real == state.real and entry.is_locked_by_gitckpt and entry not in to_forget:
                 moved_to = moved_to or entry.moved_to
                 if moved_to is None:
-                    _require_forgettable(entry, path)
+                    _require_no_submodules(entry, path)
                     to_forget.append(entry)
         if moved_to is not None:
             remarks = [f"the worktree was moved from {path}"]
@@ -138,10 +138,10 @@ def plan_resume(situation: Situation) -> ResumePlan:
     )
 
 
-def _find_worktree(situation: Situation, owned: list[Registration]) -> tuple[str | None, list[str]]:
+def _find_worktree(facts: ResumeFacts, owned: list[WorktreeEntry]) -> tuple[str | None, list[str]]:
     if existing := [entry for entry in owned if entry.is_there]:
-        preferred_path = situation.requested or situation.default
-        real = situation.path_states[preferred_path].real if preferred_path is not None else None
+        preferred_path = facts.requested or facts.default
+        real = facts.path_states[preferred_path].real if preferred_path is not None else None
         return next((entry.path for entry in existing if entry.real == real), existing[-1].path), []
     for entry in owned:
         if entry.is_gone:
@@ -153,7 +153,7 @@ def _find_worktree(situation: Situation, owned: list[Registration]) -> tuple[str
     return None, []
 
 
-def _choose_path(situation: Situation, current: str | None) -> str:
+def _choose_worktree_path(situation: ResumeFacts, current: str | None) -> str:
     requested, path_states = situation.requested, situation.path_states
     if requested is None:
         path = current or situation.default
@@ -170,7 +170,7 @@ def _choose_path(situation: Situation, current: str | None) -> str:
     raise WorktreeError(message, hint=hint)
 
 
-def _choose_action(situation: Situation, state: PathState) -> str:
+def _choose_use_or_adopt(situation: ResumeFacts, state: PathState) -> str:
     target, path, owner = situation.target, state.path, state.owner
     name = target.run or target.checkpoint
     is_unregistered = state.git_dir is not None and not state.git_dir_exists and not state.is_kept
@@ -199,7 +199,7 @@ def _choose_action(situation: Situation, state: PathState) -> str:
     raise WorktreeError(message, hint=hint)
 
 
-def _require_forgettable(entry: Registration, path: str) -> None:
+def _require_no_submodules(entry: WorktreeEntry, path: str) -> None:
     if entry.has_submodules:
         message = f"{path} is gone, but {entry.git_dir} has repositories of its submodules"
         removal = (
@@ -209,7 +209,7 @@ def _require_forgettable(entry: Registration, path: str) -> None:
         raise WorktreeError(message, hint=hint)
 
 
-def _choose_branch(situation: Situation) -> tuple[str | None, str | None]:
+def _choose_branch(situation: ResumeFacts) -> tuple[str | None, str | None]:
     branch = situation.branch
     if branch is None or situation.target.run is None:
         return None, None

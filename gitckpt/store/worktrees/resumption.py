@@ -26,10 +26,10 @@ from gitckpt.store.records import heads, ref_names
 from gitckpt.store.records.entry import CheckpointInfo
 from gitckpt.store.records.ref_names import Owner
 from gitckpt.store.snapshot import manifest
-from gitckpt.store.snapshot.manifest import Contents
+from gitckpt.store.snapshot.manifest import Snapshot
 from gitckpt.store.worktrees import opener, ownership, plan, submodules
 from gitckpt.store.worktrees.opener import OpenResult, WorktreeOpener
-from gitckpt.store.worktrees.plan import Branch, PathState, Registration, Situation
+from gitckpt.store.worktrees.plan import PathState, ResumeFacts, RunBranch, WorktreeEntry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def record_deleted_worktree(store: Checkpoints, git_dir: str, path: str) -> None
             worktree_store.record(label, worktree=files, trigger=RESCUE, message=message)
 
 
-def may_be_forgotten(worktree: Repository, linked: Iterable[str]) -> bool:
+def may_forget_worktree(worktree: Repository, linked: Iterable[str]) -> bool:
     """Return whether git may forget a deleted worktree without any loss.
 
     There is no loss without an operation in progress, staged changes, refs of the worktree and
@@ -73,10 +73,8 @@ def may_be_forgotten(worktree: Repository, linked: Iterable[str]) -> bool:
 
 
 def _is_reached(repository: Repository, linked: Iterable[str], commits: Iterable[str] = ()) -> bool:
-    """Return whether branches, tags or `linked` commits reach HEAD and `commits`.
-
-    Refs below `refs/keep` do not count, because gitckpt may delete them within the hour.
-    """
+    """Return whether branches, tags or `linked` commits reach HEAD and `commits`."""
+    # Refs below `refs/keep` do not count: gitckpt may delete them within the hour.
     lines = [*(f"{commit}\n" for commit in commits), *(f"^{commit}\n" for commit in linked)]
     options = ("--max-count=1", "--ignore-missing", "--stdin")
     arguments = ("rev-list", *options, "HEAD", "--not", "--branches", "--tags", "--remotes")
@@ -112,11 +110,11 @@ def _capture_index(repository: Repository, objects: ObjectDatabase, commit: str)
         return Worktree(dirty=False)
     state = operation.collect_operation_files(repository) if operation_name else {}
     keep_commit = operation.write_keep_commit(repository, objects, state, commit)
-    tree = manifest.write(repository, objects, Contents(files, trees, flags, operation=state))
+    tree = manifest.write(repository, objects, Snapshot(files, trees, flags, operation=state))
     return Worktree(dirty=True, tree=tree, operation=operation_name, operation_commit=keep_commit)
 
 
-def resume(
+def resume_checkpoint(
     store: Checkpoints,
     checkpoint: Checkpoint,
     directory: str | os.PathLike[str] | None = None,
@@ -142,7 +140,7 @@ def resume(
     repository = store.repository
     checkpoint, import_remark = _start_from_head(store, checkpoint)
     head = None if is_driven else store.objects.read_head()[0]
-    checkpoint, commit_remark = manifest.with_commit(repository, checkpoint, head)
+    checkpoint, commit_remark = manifest.relink_commit(repository, checkpoint, head)
     limits = store.rules.read().limits
     run = checkpoint.run
     newest = heads.find_newest(store.index, repository, run) if run is not None else None
@@ -150,16 +148,16 @@ def resume(
     owner = Owner(checkpoint.id, run if is_newest else None)
     opened = None
     while opened is None:  # again if another process made the worktree meanwhile
-        _clear_directories(repository, owner, directory)
-        resume_plan = plan.plan_resume(_describe_situation(store, checkpoint, owner, directory))
+        _clear_half_made(repository, owner, directory)
+        resume_plan = plan.plan_resume(_gather_resume_facts(store, checkpoint, owner, directory))
         if limits.submodules and resume_plan.fills_submodules:
-            checkpoint = _add_submodules(store, checkpoint)
+            checkpoint = _add_uncaptured_submodules(store, checkpoint)
         opened = WorktreeOpener(
             *(repository, store.objects, checkpoint, resume_plan, owner, limits),
             rescue=functools.partial(record_deleted_worktree, store),
             is_of_other_commit=commit_remark is not None,
         ).open()
-    submodule_remarks = submodules.finish(store, opened.path, checkpoint, limits)
+    submodule_remarks = submodules.make_missing_submodules(store, opened.path, checkpoint, limits)
     if is_driven and submodule_remarks:
         path, command = shell_quoted(opened.path), f"git ckpt resume {checkpoint.run}"
         hint = f"do that in {path}; then, or to continue without submodules: {command}"
@@ -170,13 +168,13 @@ def resume(
     return replace(opened, remarks=(*remarks, *submodule_remarks), behind=resume_plan.behind)
 
 
-def _clear_directories(repository: Repository, owner: Owner, directory: str | None) -> None:
-    root = known_root(repository)
+def _clear_half_made(repository: Repository, owner: Owner, directory: str | None) -> None:
+    root = known_worktrees_dir(repository)
     default_path = os.path.join(root, owner.run or owner.checkpoint) if root is not None else None
     for path in (directory, default_path):
         if path is not None:
             private_dirs.require_own_directory(path)
-            ownership.remove_unfinished(repository, os.path.dirname(path))
+            ownership.remove_half_made(repository, os.path.dirname(path))
 
 
 def _extends_run(store: Checkpoints, newest: CheckpointInfo) -> bool:
@@ -199,7 +197,7 @@ def _start_from_head(store: Checkpoints, checkpoint: Checkpoint) -> tuple[Checkp
     return replace(checkpoint, git_sha=head, worktree=None), remark
 
 
-def _add_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
+def _add_uncaptured_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
     # A hook does not capture submodules: add them at the commits that the files name.
     files = checkpoint.worktree or CLEAN
     if files.degraded or not modules.may_have_submodules(store.repository):
@@ -212,16 +210,16 @@ def _add_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
     return replace(checkpoint, worktree=files) if added_submodules else checkpoint
 
 
-def _describe_situation(
+def _gather_resume_facts(
     store: Checkpoints, checkpoint: Checkpoint, owner: Owner, directory: str | None
-) -> Situation:
+) -> ResumeFacts:
     repository = store.repository
-    root, no_default = _find_root(repository)
+    root, no_default = _find_worktrees_dir(repository)
     default_path = None if root is None else os.path.join(root, owner.run or owner.checkpoint)
     candidates = [path for path in (directory, default_path) if path is not None]
     likely_paths = {os.path.realpath(path) for path in candidates}
     registrations = [
-        _describe_registration(repository, git_dir, path, owner.run, likely_paths)
+        _describe_entry(repository, git_dir, path, owner.run, likely_paths)
         for git_dir, path in administration.list_worktrees(repository)
     ]
     paths: list[str | None] = [*candidates]
@@ -229,7 +227,7 @@ def _describe_situation(
         paths += [entry.path, entry.moved_to, entry.left_at] if entry.is_owned else []
     path_states = {path: _describe_path(repository, path) for path in paths if path is not None}
     is_missing = not all(path_states[path].exists for path in candidates)
-    return Situation(
+    return ResumeFacts(
         owner,
         checkpoint.git_sha,
         requested=directory,
@@ -242,29 +240,29 @@ def _describe_situation(
     )
 
 
-def _find_root(repository: Repository) -> tuple[str | None, tuple[str, str | None]]:
+def _find_worktrees_dir(repository: Repository) -> tuple[str | None, tuple[str, str | None]]:
     try:
-        return opener.default_root(repository, settings.read(repository).worktree_dir), ("", None)
+        return opener.worktrees_dir(repository, settings.read(repository).worktree_dir), ("", None)
     except WorktreeError as error:
         return None, (error.message, error.hint)
 
 
-def _describe_registration(
+def _describe_entry(
     repository: Repository, git_dir: str, path: str, run: str | None, likely: set[str]
-) -> Registration:
+) -> WorktreeEntry:
     owner, real = ownership.owner_in(git_dir), os.path.realpath(path)
     is_owned = owner is not None and run is not None and owner.run == run
     if not is_owned and real not in likely:
-        return Registration(git_dir, path, real, is_owned=False)
+        return WorktreeEntry(git_dir, path, real, is_owned=False)
     exists, linked_dir = os.path.lexists(path), administration.git_dir_of(path)
-    return Registration(
+    return WorktreeEntry(
         git_dir,
         path,
         real,
         is_owned=is_owned,
         is_there=ownership.is_same_directory(linked_dir, git_dir)
-        and not ownership.is_being_made(path),
-        is_gone=ownership.is_gone(repository, git_dir, path),
+        and not ownership.is_worktree_being_made(path),
+        is_gone=ownership.is_worktree_deleted(repository, git_dir, path),
         is_locked_by_gitckpt=ownership.is_locked_by_gitckpt(git_dir),
         has_submodules=modules.has_modules_dir(git_dir),
         moved_to=None if exists else administration.find_moved(repository, git_dir, path),
@@ -281,9 +279,9 @@ def _describe_path(repository: Repository, path: str) -> PathState:
     registry_dir = administration.worktrees_dir(repository)
     entry = os.path.join(registry_dir, os.path.basename(git_dir or ""))
     is_kept = git_dir is not None and not has_git_dir and os.path.isdir(entry)
-    owner = ownership.owner_in(entry) if is_kept else ownership.owner_at(repository, path)
+    owner = ownership.owner_in(entry) if is_kept else ownership.owner_at_path(repository, path)
     behind = (
-        ownership.read_behind(entry if is_kept else git_dir or "") if owner is not None else None
+        ownership.read_behind_id(entry if is_kept else git_dir or "") if owner is not None else None
     )
     return PathState(
         path,
@@ -305,7 +303,7 @@ def _describe_path(repository: Repository, path: str) -> PathState:
     )
 
 
-def _find_branch(store: Checkpoints, checkpoint: Checkpoint) -> Branch | None:
+def _find_branch(store: Checkpoints, checkpoint: Checkpoint) -> RunBranch | None:
     if checkpoint.branch is None or not checkpoint.git_sha:
         return None
     oldest = heads.list_checkpoints(store.index, store.repository, str(checkpoint.run))[-1]
@@ -315,17 +313,17 @@ def _find_branch(store: Checkpoints, checkpoint: Checkpoint) -> Branch | None:
     ref = BRANCHES + checkpoint.branch
     info, is_free = (
         store.repository.cat_file.info(ref),
-        opener.is_branch_free(store.repository, ref),
+        opener.is_branch_unused(store.repository, ref),
     )
     used_in = () if is_free else tuple(opener.worktrees_with_branch(store.repository, ref))
-    return Branch(checkpoint.branch, info[0] if info is not None else None, is_free, used_in)
+    return RunBranch(checkpoint.branch, info[0] if info is not None else None, is_free, used_in)
 
 
 def find_moved_worktrees(repository: Repository, runs: Collection[str]) -> dict[str, str]:
     """Map runs to the paths of worktrees that were moved or are no longer registered."""
-    root = known_root(repository) or ""
+    root = known_worktrees_dir(repository) or ""
     moved_paths: dict[str, str] = {}
-    for git_dir, path, owner in ownership.owned(repository):
+    for git_dir, path, owner in ownership.owners(repository):
         if owner.run in runs:
             current = administration.find_worktree_left_behind(repository, git_dir, path)
             current = current or administration.find_moved(repository, git_dir, path, root)
@@ -343,5 +341,5 @@ def find_moved_worktrees(repository: Repository, runs: Collection[str]) -> dict[
     return moved_paths
 
 
-def known_root(repository: Repository) -> str | None:
-    return _find_root(repository)[0]
+def known_worktrees_dir(repository: Repository) -> str | None:
+    return _find_worktrees_dir(repository)[0]

@@ -29,7 +29,9 @@ def lacks_submodules(path: str) -> bool:
     return git_dir is None or os.path.lexists(os.path.join(git_dir, ref_names.SUBMODULES_FILE))
 
 
-def finish(store: Checkpoints, path: str, checkpoint: Checkpoint, limits: Limits) -> list[str]:
+def make_missing_submodules(
+    store: Checkpoints, path: str, checkpoint: Checkpoint, limits: Limits
+) -> list[str]:
     """Make the missing submodules of a worktree; return a remark on each failure."""
     if (worktree := administration.open_linked_worktree(store.repository, path)) is None:
         return []
@@ -37,12 +39,12 @@ def finish(store: Checkpoints, path: str, checkpoint: Checkpoint, limits: Limits
         marker = os.path.join(worktree.git_dir, ref_names.SUBMODULES_FILE)
         if administration.read_line(marker).strip() != checkpoint.id:
             return []
-        remarks = _make_all(store, store.repository, worktree, checkpoint, limits)
+        remarks = _make_submodules(store, store.repository, worktree, checkpoint, limits)
         os.unlink(marker)
     return remarks
 
 
-def _make_all(
+def _make_submodules(
     store: Checkpoints,
     superproject: Repository,
     worktree: Repository,
@@ -61,17 +63,17 @@ def _make_all(
         path = modules.unquote_path(submodule.path)
         name = os.path.join(above, path)
         try:
-            if not modules.is_submodule(worktree, manifest.files_of(worktree, checkpoint), path):
+            if not modules.is_submodule(worktree, manifest.files_tree(worktree, checkpoint), path):
                 raise WorktreeError("the files of the checkpoint have no submodule at this path")
-            with contextlib.closing(_find_source(superproject, worktree, submodule)) as source:
-                repository = _open_or_copy(superproject, source, worktree, submodule)
+            with contextlib.closing(_find_repository(superproject, worktree, submodule)) as source:
+                repository = _open_or_copy_submodule(superproject, source, worktree, submodule)
                 with store.seen_from(repository, "plumbing") as submodule_store:
                     target = submodule_store.read_own(submodule.checkpoint)
                     sentences: list[str] = []
                     if not os.path.lexists(os.path.join(repository.git_dir, "index")):
                         is_own = local_checkpoints.is_captured_here(source, target.id)
                         sentences = _fill_submodule(submodule_store, target, limits, is_own=is_own)
-                    nested = _make_all(store, source, repository, target, limits, above=name)
+                    nested = _make_submodules(store, source, repository, target, limits, above=name)
                     title = f"the submodule {os.fsdecode(name)}"
                     remarks += [f"{title}: {text}" for text in sentences] + nested
         except CkptError as error:
@@ -92,7 +94,7 @@ class _CheckpointMissing(WorktreeError):
     """No repository has the checkpoint of a submodule; the hint tells how to fetch it."""
 
 
-def _find_source(
+def _find_repository(
     superproject: Repository, worktree: Repository, submodule: Submodule
 ) -> Repository:
     path, ref = modules.unquote_path(submodule.path), ref_names.CHECKPOINTS + submodule.checkpoint
@@ -105,7 +107,7 @@ def _find_source(
     return source
 
 
-def _open_or_copy(
+def _open_or_copy_submodule(
     superproject: Repository, source: Repository, worktree: Repository, submodule: Submodule
 ) -> Repository:
     path = modules.unquote_path(submodule.path)
@@ -149,10 +151,7 @@ def _record_partial_files(store: Checkpoints, captured: Checkpoint, limits: Limi
 def _fill_submodule(
     store: Checkpoints, captured: Checkpoint, limits: Limits, *, is_own: bool
 ) -> list[str]:
-    """Restore a checkpoint in a new submodule, opened as `store`; return remarks.
-
-    If `is_own`, this clone captured the checkpoint, and its operation in progress is restored.
-    """
+    """Restore a checkpoint in a new submodule, opened as `store`; return remarks."""
     repository, commit = store.repository, captured.git_sha
     if os.listdir(repository.worktree or "") != [".git"]:  # left by a killed process
         _record_partial_files(store, captured, limits)

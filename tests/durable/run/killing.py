@@ -11,7 +11,7 @@ from gitckpt import Checkpoint, Query, Store
 from gitckpt.model.checkpoint import PHASE, POST_COMMIT
 from gitckpt.model.phase import split_label
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.runs.summary import list_summaries
+from gitckpt.store.runs.summary import list_runs
 from gitckpt.store.store import inside
 from tests.conftest import Checkout, repository_of
 from tests.durable.nursery import Nursery
@@ -141,7 +141,7 @@ class Project:
     def run(self) -> str | None:
         """Return the id of the run, or None before it exists."""
         with Store(Checkpoints(repository_of(self.checkout), adapter="plumbing")) as store:
-            found = [summary.run for summary in list_summaries(inside(store))]
+            found = [summary.run for summary in list_runs(inside(store))]
         assert len(found) <= 1, found
         return found[0] if found else None
 

@@ -79,8 +79,8 @@ def test_what_a_kill_left_of_it_is_swept(stage: Stage) -> None:
         left = Path(repository.make_private_dir()) / "files.20261121-201500-r.lock"
         left.touch()
         with FileLock(str(left), 0):
-            assert sweep.sweep_files(repository) == []
-        assert sweep.sweep_files(repository) == [str(left)]
+            assert sweep.delete_leftover_files(repository) == []
+        assert sweep.delete_leftover_files(repository) == [str(left)]
         assert not left.exists()
 
 

@@ -181,10 +181,10 @@ def test_maintenance_deletes_the_lock_files_of_the_dead(main_checkout: Checkout)
         (mine,) = lock_files(main_checkout)
         dead = mine.parent / f"driver.7.{'ab' * 20}"
         dead.touch()
-        assert sweep.sweep_files(inside(store).repository) == []
+        assert sweep.delete_leftover_files(inside(store).repository) == []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sweep, "LONGEST", -1)
-            assert sweep.sweep_files(inside(store).repository) == [str(dead)]
+            assert sweep.delete_leftover_files(inside(store).repository) == [str(dead)]
         hold.release()
 
 

@@ -50,7 +50,7 @@ class TestNamesOfOthers:
         inside(plain).remover().update_keep_refs()
         assert seen == []
         monkeypatch.undo()
-        assert sweep.sweep_refs(inside(plain).repository, inside(plain).refs) == [
+        assert sweep.delete_orphans(inside(plain).repository, inside(plain).refs) == [
             f"refs/keep/ckpt/{'0' * 64}"
         ]
         assert kept(main_checkout) == {commit: commit}
@@ -62,7 +62,7 @@ class TestNamesOfOthers:
         main_checkout.git("branch", "work")
         main_checkout.git("symbolic-ref", "refs/keep/ckpt/mine", "refs/heads/work")
         age(main_checkout)
-        sweep.sweep_refs(inside(plain).repository, inside(plain).refs)
+        sweep.delete_orphans(inside(plain).repository, inside(plain).refs)
         assert kept(main_checkout) == {commit: commit}
         assert set(main_checkout.refs("refs/heads")) == {"refs/heads/main", "refs/heads/work"}
 
@@ -104,7 +104,7 @@ class TestNamesOfOthers:
         assert set(kept(main_checkout)) == {f"{commit}/x"}
         if not packed:
             os.utime(main_checkout.path / ".git" / foreign, (0, 0))
-        sweep.sweep_refs(inside(plain).repository, inside(plain).refs)
+        sweep.delete_orphans(inside(plain).repository, inside(plain).refs)
         age(main_checkout)
         inside(plain).remover().update_keep_refs()
         assert kept(main_checkout) == {commit: commit}

@@ -18,7 +18,7 @@ from gitckpt.model import times
 from gitckpt.store.config import settings
 from gitckpt.store.retention import runs, sweep
 from gitckpt.store.retention import worktree as worktree_removal
-from gitckpt.store.retention.runs import Fate
+from gitckpt.store.retention.runs import RunFate
 from gitckpt.store.runs import run_files
 from gitckpt.store.store import inside
 from tests.conftest import Checkout, Clock
@@ -66,7 +66,7 @@ class TestWholeRuns:
         )
         clock.instant += 7 * DAY
         with_it = str(work.worktree.path)
-        fate = Fate(
+        fate = RunFate(
             work.run,
             "run-complete",
             4,
@@ -499,7 +499,7 @@ def test_a_kill_at_every_git_call(
             if real.newest.id in found and at % (2 * SHARES * STRIDE) == share:
                 assert view(store.resume(store.read(real.newest.id)).path) == content
             store.expire(Policy(runs_older_than=0))
-            sweep.sweep_refs(inside(store).repository, inside(store).refs)
+            sweep.delete_orphans(inside(store).repository, inside(store).refs)
         assert checkout.refs("refs/checkpoints", "refs/ckpt") == {}
         assert not worktree.exists()
         assert list((checkout.path / ".git" / "worktrees").glob("*")) == []

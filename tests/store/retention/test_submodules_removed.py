@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Store
-from gitckpt.store.retention.worktree import reason_to_stay, remove_worktree
+from gitckpt.store.retention.worktree import reason_not_to_remove, remove_worktree
 from gitckpt.store.store import inside
 from tests.conftest import Checkout
 from tests.store.audit.verifying import look, told
@@ -42,7 +42,7 @@ def test_its_checkpoints_stay(
 ) -> None:
     theirs = [Checkout(work.worktree.path / name) for name in ("", "lib", "lib/inner")]
     before = [(commit, status, contents) for _, commit, status, contents in settled(*theirs)]
-    assert reason_to_stay(inside(plain), work.run) is None
+    assert reason_not_to_remove(inside(plain), work.run) is None
     assert remove_worktree(inside(plain), work.run) is None
     assert not work.worktree.path.exists()
     assert named(work.newest)[0] in names(lib)

@@ -12,7 +12,7 @@ import pytest
 
 from gitckpt import LeaseHeld, NotFoundError, Store, WorktreeError
 from gitckpt.store.retention import worktree
-from gitckpt.store.retention.worktree import is_pushed, reason_to_stay, remove_worktree
+from gitckpt.store.retention.worktree import is_run_pushed, reason_not_to_remove, remove_worktree
 from gitckpt.store.runs import run_files
 from gitckpt.store.store import inside
 from gitckpt.store.worktrees import ownership
@@ -43,7 +43,7 @@ def test_what_a_checkpoint_holds_goes_and_comes_back(
         view(work.worktree.path),
         main_checkout.refs("refs/checkpoints", "refs/keep", "refs/ckpt/trees", "refs/ckpt/runs"),
     )
-    assert reason_to_stay(inside(plain), work.run) is None
+    assert reason_not_to_remove(inside(plain), work.run) is None
     assert view(work.worktree.path) == before
     assert remove_worktree(inside(plain), work.run) is None
     nothing_left(main_checkout)
@@ -138,7 +138,7 @@ def test_what_no_checkpoint_holds_stays(
     before = view(work.worktree.path)
     said = held.format(commit=work.worktree.git("rev-parse", "HEAD"))
     expected = f"the worktree {work.worktree.path} has contents that no checkpoint has: {said}"
-    assert reason_to_stay(inside(plain), work.run) == expected
+    assert reason_not_to_remove(inside(plain), work.run) == expected
     assert remove_worktree(inside(plain), work.run) == expected
     assert view(work.worktree.path) == before
 
@@ -157,7 +157,7 @@ def test_files_that_are_too_large_stay(plain: Store, work: Work) -> None:
     work.worktree.git("config", "ckpt.maxFileSize", "3 B")
     work.worktree.write("large", "1234")
     assert (
-        reason_to_stay(inside(plain), work.run)
+        reason_not_to_remove(inside(plain), work.run)
         == f"the worktree {work.worktree.path} has contents that no checkpoint has: made, large"
     )
 
@@ -243,7 +243,7 @@ class TestLeases:
             f"unless renewed, the lease ends at {lease.expires}"
         )
         assert (
-            reason_to_stay(inside(plain), work.run),
+            reason_not_to_remove(inside(plain), work.run),
             remove_worktree(inside(plain), work.run),
         ) == (expected, expected)
         assert work.worktree.path.is_dir()
@@ -278,7 +278,7 @@ class TestDirectoriesThatAreElsewhere:
     ) -> None:
         shutil.rmtree(work.worktree.path)
         count = len(plain.list())
-        assert reason_to_stay(inside(plain), work.run) is None
+        assert reason_not_to_remove(inside(plain), work.run) is None
         assert remove_worktree(inside(plain), work.run) is None
         assert len(plain.list()) == count
         nothing_left(main_checkout)
@@ -325,7 +325,7 @@ class TestDirectoriesThatAreElsewhere:
             f"to register it: git ckpt resume {work.run}"
         )
         assert (
-            reason_to_stay(inside(plain), work.run),
+            reason_not_to_remove(inside(plain), work.run),
             remove_worktree(inside(plain), work.run),
         ) == (expected, expected)
 
@@ -422,9 +422,11 @@ class TestKills:
         assert plain.resume(work.newest).path == str(work.worktree.path)
         assert view(work.worktree.path) == before
         work.worktree.write("goes on", "x")
-        worktree.finish_removals(inside(plain).repository)
+        worktree.finish_worktree_removals(inside(plain).repository)
         assert (work.worktree.path / "goes on").exists()
-        assert ownership.owner_at(inside(plain).repository, str(work.worktree.path)) is not None
+        assert (
+            ownership.owner_at_path(inside(plain).repository, str(work.worktree.path)) is not None
+        )
         assert "has contents that no checkpoint has: goes on" in str(
             remove_worktree(inside(plain), work.run)
         )
@@ -457,29 +459,29 @@ class TestPushed:
     ) -> None:
         main_checkout.git("init", "--quiet", "--bare", str(tmp_path / "remote.git"))
         main_checkout.git("remote", "add", "origin", str(tmp_path / "remote.git"))
-        assert not is_pushed(inside(plain), work.run)
+        assert not is_run_pushed(inside(plain), work.run)
         main_checkout.git("push", "--quiet", "origin", "HEAD:refs/heads/main")
-        assert is_pushed(inside(plain), work.run)
+        assert is_run_pushed(inside(plain), work.run)
         commit(work)
-        assert not is_pushed(inside(plain), work.run)
+        assert not is_run_pushed(inside(plain), work.run)
         work.worktree.git("push", "--quiet", "origin", "HEAD:refs/heads/work")
         work.worktree.git("push", "--quiet", "origin", "HEAD~:refs/heads/main")
-        assert is_pushed(inside(plain), work.run)
+        assert is_run_pushed(inside(plain), work.run)
 
     def test_without_a_worktree_that_of_the_newest_checkpoint(
         self, plain: Store, main_checkout: Checkout, tmp_path: Path
     ) -> None:
         run = str(plain.record("run-started", {}, start="r", trigger="phase").run)
         main_checkout.git("update-ref", "refs/remotes/origin/main", "HEAD")
-        assert is_pushed(inside(plain), run)
+        assert is_run_pushed(inside(plain), run)
         main_checkout.commit("more")
         plain.record("a-complete", {}, run=run)
-        assert not is_pushed(inside(plain), run)
+        assert not is_run_pushed(inside(plain), run)
 
     def test_an_unborn_branch(
         self, make_checkout: Callable[..., Checkout], make_store: MakeStore
     ) -> None:
         store = make_store(make_checkout())
-        assert not is_pushed(
+        assert not is_run_pushed(
             inside(store), str(store.record("run-started", {}, start="r", trigger="phase").run)
         )

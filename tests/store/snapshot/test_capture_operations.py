@@ -594,7 +594,7 @@ class TestCapturedElsewhere:
             ]
         )
         with pytest.raises(WorktreeError, match="too many nested directories"):
-            RunFiles(str(tmp_path / "run")).restore(inside(store).repository, objects, run)
+            RunFiles(str(tmp_path / "run")).restore_missing(inside(store).repository, objects, run)
 
 
 def forget_captures(here: Checkout) -> None:

@@ -372,12 +372,14 @@ def test_a_file_that_changes_before_it_is_replaced(plain: Store, main_checkout: 
     wanted, found = (
         manifest.contents_of(each, store.repository, store.objects) for each in (made, now)
     )
-    planned = byte_exact.plan(store.repository, found, wanted, [], lambda path: True)
+    planned = byte_exact.plan_exact_files(store.repository, found, wanted, [], lambda path: True)
     with store.private_index() as index:
-        assert byte_exact.require_unchanged(index, planned, ConversionSettings(), wanted.files)
+        assert byte_exact.require_files_unchanged(
+            index, planned, ConversionSettings(), wanted.files
+        )
         path.write_bytes(b"source\nout 3\n")
         with pytest.raises(BusyError, match=r"^a file changed while it was to be replaced: a.nb$"):
-            byte_exact.require_unchanged(index, planned, ConversionSettings(), wanted.files)
+            byte_exact.require_files_unchanged(index, planned, ConversionSettings(), wanted.files)
 
 
 def test_a_sparse_checkout(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from gitckpt.store.worktrees.plan import (
     ADOPT,
     MAKE,
     USE,
-    Branch,
     PathState,
-    Registration,
+    ResumeFacts,
     ResumePlan,
-    Situation,
+    RunBranch,
+    WorktreeEntry,
     plan_resume,
 )
 
@@ -39,13 +39,13 @@ def state(path: str, **more: Any) -> PathState:
     )
 
 
-def registration(path: str = HERE, **more: Any) -> Registration:
-    return Registration(GIT_DIR, path, path, is_owned=True, **more)
+def registration(path: str = HERE, **more: Any) -> WorktreeEntry:
+    return WorktreeEntry(GIT_DIR, path, path, is_owned=True, **more)
 
 
-def situation(*states: PathState, **more: Any) -> Situation:
+def situation(*states: PathState, **more: Any) -> ResumeFacts:
     path_states = {path: PathState(path, path, lacks_submodules=True) for path in (HERE, ASKED)}
-    return Situation(
+    return ResumeFacts(
         more.pop("target", OWNER),
         default=HERE,
         path_states=path_states | {each.path: each for each in states},
@@ -144,7 +144,7 @@ PLANS = {
     "of one checkpoint, moved by hand": (
         situation(
             target=Owner(ID, None),
-            registrations=(Registration("/g", HERE, HERE, is_owned=False, moved_to=OTHER),),
+            registrations=(WorktreeEntry("/g", HERE, HERE, is_owned=False, moved_to=OTHER),),
         ),
         ResumePlan(
             (),
@@ -156,11 +156,11 @@ PLANS = {
         ),
     ),
     "its branch is free": (
-        situation(commit="c", branch=Branch("topic", "c")),
+        situation(commit="c", branch=RunBranch("topic", "c")),
         ResumePlan((), relink=False, action=MAKE, path=HERE, branch="topic", fills_submodules=True),
     ),
     "its branch has moved": (
-        situation(commit="c", branch=Branch("topic", "d")),
+        situation(commit="c", branch=RunBranch("topic", "d")),
         ResumePlan(
             (),
             relink=False,
@@ -171,7 +171,7 @@ PLANS = {
         ),
     ),
     "its branch is gone": (
-        situation(commit="c", branch=Branch("topic", None)),
+        situation(commit="c", branch=RunBranch("topic", None)),
         ResumePlan(
             (),
             relink=False,
@@ -182,7 +182,7 @@ PLANS = {
         ),
     ),
     "its branch is checked out": (
-        situation(commit="c", branch=Branch("topic", "c", is_free=False, used_in=("/a", "/b"))),
+        situation(commit="c", branch=RunBranch("topic", "c", is_free=False, used_in=("/a", "/b"))),
         ResumePlan(
             (),
             relink=False,
@@ -202,7 +202,7 @@ PLANS = {
 IN_THE_WAY = "move that away, or choose another directory: git ckpt resume --into DIR"
 REFUSALS = {
     "no directory for worktrees": (
-        Situation(OWNER, no_default=("/p/.git is bare", "say where")),
+        ResumeFacts(OWNER, no_default=("/p/.git is bare", "say where")),
         "/p/.git is bare",
         "say where",
     ),
@@ -276,7 +276,7 @@ REFUSALS = {
     "it does not say what it was made for": (
         situation(
             state(HERE, removal="git worktree remove"),
-            registrations=(Registration(GIT_DIR, HERE, HERE, is_owned=False),),
+            registrations=(WorktreeEntry(GIT_DIR, HERE, HERE, is_owned=False),),
         ),
         f"{HERE} is a worktree of gitckpt that names no run or checkpoint",
         "copy the files that you need, then remove it: git worktree remove",

@@ -261,11 +261,11 @@ class TestAKillAtEveryGitCall:
             before = sorted(checkout.git("config", "--local", "--list").splitlines())
             survived, _ = killer.run(at, INSTALL, str(checkout.path))
             repository = discover_repository(str(checkout.path))
-            installation.install(repository, version=(2, 39))
-            assert installation.inspect(repository, version=(2, 39)) == []
+            installation.install_hooks(repository, version=(2, 39))
+            assert installation.inspect_hooks(repository, version=(2, 39)) == []
             installed = sorted(checkout.git("config", "--local", "--list").splitlines())
             assert len(installed) == len(before) + 8
-            installation.uninstall(repository)
+            installation.uninstall_hooks(repository)
             assert sorted(checkout.git("config", "--local", "--list").splitlines()) == before
             assert not (checkout.path / ".git/hooks").exists()
             if survived:
