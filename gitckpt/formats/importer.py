@@ -257,7 +257,7 @@ class Importer:
         if format_ == content.QUASAR:
             return quasar.read(source, self._phases)
         if format_ == content.SUPERPOWERS:
-            return superpowers.read(source, graph_file.read_preset())
+            return superpowers.read(source, graph_file.read_preset_graph())
         return _READERS[format_](source)
 
     def _add_times(self, parsed_files: Iterable[tuple[Record, Source]]) -> list[FoundFile]:

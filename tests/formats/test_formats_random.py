@@ -233,7 +233,7 @@ def test_metadata_of_superpowers(more: dict[str, Any], step: str, status: str) -
     try:
         record = superpowers.read(
             Source("conductor/tracks/t/metadata.json", json.dumps(document).encode()),
-            graph_file.read_preset(),
+            graph_file.read_preset_graph(),
         )
     except Unreadable:
         pytest.fail("it is one")
@@ -252,7 +252,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
         forge.read,
         quasar.read,
         quasar.read_nebula,
-        lambda each: superpowers.read(each, graph_file.read_preset()),
+        lambda each: superpowers.read(each, graph_file.read_preset_graph()),
     ):
         with pytest.raises(Unreadable):
             read(source)

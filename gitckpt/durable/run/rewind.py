@@ -31,11 +31,8 @@ from gitckpt.store.worktrees import opener, ownership
 PATIENCE = 0.5
 
 
-def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
-    """Restore a checkpoint's commit, files and index.
-
-    Returns the ids of safety checkpoints, which hold the replaced commit, files and index.
-    """
+def restore_commit_and_files(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
+    """Restore a checkpoint; return ids of safety checkpoints with the old content."""
     safety_ids: list[str] = []
     commit, branch = store.objects.head()
     checkpoint = manifest.with_commit(store.repository, checkpoint, None)[0]
@@ -59,8 +56,8 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
 def update_worktree(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[str, ...]:
     """Restore the newest checkpoint in a worktree after its run continued elsewhere.
 
-    Returns sentences for the user, or () without changes. Raises the errors of `go_back`. The first
-    call raises WorktreeError if the worktree itself has recorded checkpoints since then.
+    Returns sentences for the user. The first call raises WorktreeError if the worktree itself has
+    recorded checkpoints since then.
     """
     id_pair = ownership.read_behind(store.repository.git_dir)
     if id_pair is None:
@@ -76,10 +73,10 @@ def update_worktree(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> 
         raise WorktreeError(message, hint=hint)
     safety_ids: list[str] = []
     if stale_id != newest.id:
-        remove_locks(store.repository, str(newest.run))
-        restore_output(store, files, newest)
+        remove_stale_locks(store.repository, str(newest.run))
+        restore_run_output(store, files, newest)
         try:
-            safety_ids = go_back(store, newest)
+            safety_ids = restore_commit_and_files(store, newest)
         except WorktreeError as error:
             raise _add_advice(store, newest, error) from None
     ownership.forget_behind(store.repository)
@@ -108,12 +105,11 @@ def _short_id(checkpoint_id: str) -> str:
 
 
 def require_restorable(store: Checkpoints, checkpoint: Checkpoint) -> None:
-    """Raise WorktreeError or LockHeld if `go_back` would fail; change nothing."""
     restorer.restore(store, checkpoint, dry_run=True)
     PrivateIndex(store.repository).require_unlocked()
 
 
-def restore_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) -> None:
+def restore_run_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) -> None:
     snapshot = store.capture(beside=files.added)
     tree, repository = snapshot.tree, store.repository
     if tree is None:
@@ -125,7 +121,7 @@ def restore_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) 
     files.restore_output(repository, store.objects, tree, checkpoint.tree)
 
 
-def is_redundant(
+def is_safety_redundant(
     store: Checkpoints, safety: Checkpoint, recorded: Checkpoint, target: Checkpoint
 ) -> bool:
     """Return whether `recorded` and `target` have all content of checkpoint `safety`."""
@@ -145,8 +141,7 @@ def is_redundant(
     return is_contained and index_trees[0] == index_trees[1]
 
 
-def remove_locks(repository: Repository, run: str) -> None:
-    """Remove the stale lock files that killed git processes left in a repository."""
+def remove_stale_locks(repository: Repository, run: str) -> None:
     # A git command in the worktree may lock for long, such as while its editor is open: remove no
     # locks while a git process runs there, or if the system cannot tell. Other processes release
     # locks at once: a lock file that does not change for `PATIENCE` is stale.
@@ -178,7 +173,6 @@ def _file_identity(path: str) -> tuple[int, int, int] | None:
 def fork_run(
     store: Checkpoints, checkpoint: Checkpoint, name: str | None = None, *, trusted: bool = False
 ) -> Checkpoint:
-    """Start a new run at a checkpoint; return the first checkpoint of the new run."""
     is_recorded_here = trust.is_trusted(store, checkpoint)
     if not (is_recorded_here or trusted):
         raise trust.refusal_error(store, checkpoint, trust.account(store, checkpoint))

@@ -116,7 +116,7 @@ def test_rlm_act() -> None:
         "implementation",
     ]
     assert [phase.name for phase in preset.phases] == names
-    assert [phase.name for phase in preset.phases if preset.ends_group(phase.name)] == [
+    assert [phase.name for phase in preset.phases if preset.ends_phase_group(phase.name)] == [
         "tdd_planning",
         "beads_sync",
         "implementation",
