@@ -143,7 +143,6 @@ _CRITERIA = ("acceptance_criteria", "acceptanceCriteria")
 
 
 def phases_to_skip(definition: PipelineDefinition, run_inputs: RunInputs) -> dict[str, str]:
-    """Return the phases that the inputs make unnecessary: a map from name to reason."""
     skips = {}
     for phase in definition.phases:
         for name in reversed(phase.skip_with):
@@ -168,7 +167,8 @@ def _find_rlm_skips(definition: PipelineDefinition, run_inputs: RunInputs) -> di
     if input_name not in run_inputs.contents:
         return {}
     try:
-        has_criteria = _has_criteria(json.loads(run_inputs.contents[input_name]), is_child=False)
+        content = json.loads(run_inputs.contents[input_name])
+        has_criteria = _has_acceptance_criteria(content, is_child=False)
     except (ValueError, RecursionError) as error:
         message = f"the input {input_name} is not JSON: {run_inputs.inputs[input_name]}: {error}"
         raise UsageError(message, hint="correct the file, then start the run again") from None
@@ -176,15 +176,15 @@ def _find_rlm_skips(definition: PipelineDefinition, run_inputs: RunInputs) -> di
     return dict.fromkeys(phase_names[:2], reason) if has_criteria else {}
 
 
-def _has_criteria(node: Any, *, is_child: bool) -> bool:
+def _has_acceptance_criteria(node: Any, *, is_child: bool) -> bool:
     if isinstance(node, list):
-        return any(_has_criteria(item, is_child=is_child) for item in node)
+        return any(_has_acceptance_criteria(item, is_child=is_child) for item in node)
     if not isinstance(node, dict):
         return False
     if is_child and any(node.get(key) for key in _CRITERIA):
         return True
     children = [(child, is_child or key in _CHILDREN) for key, child in node.items()]
-    return any(_has_criteria(child, is_child=is_child) for child, is_child in children)
+    return any(_has_acceptance_criteria(child, is_child=is_child) for child, is_child in children)
 
 
 # Trust: a run that was recorded in another repository needs approval before it continues.
@@ -193,7 +193,7 @@ _MAX_SHOWN = 100  # characters shown of a command
 _CUT_MARK = ", cut)"
 
 
-def list_commands(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
+def list_remaining_commands(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
     pipeline = checkpoint.pipeline
     if pipeline is None or pipeline.name is None:
         return []

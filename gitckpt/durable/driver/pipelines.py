@@ -172,7 +172,8 @@ class Pipelines:
                 phases = definition.phases[definition.phases.index(first_phase) :]
                 keys = {key for redone in phases for key in driver.progress_keys(redone)}
                 driver.redo_phase(opened_run, first_phase.name, keys)
-            reasons = driver.phases_to_skip(definition, launch.recorded_inputs(session, definition))
+            run_inputs = launch.read_recorded_inputs(session, definition)
+            reasons = driver.phases_to_skip(definition, run_inputs)
         except BaseException:
             opened_run.close()
             raise
@@ -197,7 +198,8 @@ class Pipelines:
             head_oid = (
                 store.heads.read_head(checkpoint.run)[0] if checkpoint.run is not None else ""
             )
-            lines = trusting.account(store, checkpoint, driver.list_commands(store, checkpoint))
+            commands = driver.list_remaining_commands(store, checkpoint)
+            lines = trusting.account(store, checkpoint, commands)
             if not trust:
                 raise trusting.refusal_error(store, checkpoint, lines)
             show(checkpoint.run or checkpoint.id, lines)

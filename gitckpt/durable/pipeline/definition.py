@@ -101,12 +101,12 @@ class PipelineDefinition:
                 return phase.group is None or next_phase is None or next_phase.group != phase.group
         raise KeyError(name)
 
-    def digest(self) -> dict[str, str]:
+    def value_digests(self) -> dict[str, str]:
         """Return a digest of each value that must not change while a run is paused."""
-        changed_values = _changed_values(self, PipelineDefinition("", ()), CHANGEABLE)
+        changed_values = _nondefault_values(self, PipelineDefinition("", ()), CHANGEABLE)
         changed_values["order"] = [phase.name for phase in self.phases]
         for phase in self.phases:
-            for key, value in _changed_values(
+            for key, value in _nondefault_values(
                 phase, PhaseDefinition(""), CHANGEABLE_IN_PHASES
             ).items():
                 changed_values[f"{phase.name}.{key}"] = value
@@ -115,7 +115,7 @@ class PipelineDefinition:
         return {key: hashlib.sha256(text).hexdigest()[:16] for key, text in json_texts.items()}
 
 
-def _changed_values(record: Any, default: object, free: Collection[str]) -> dict[str, object]:
+def _nondefault_values(record: Any, default: object, free: Collection[str]) -> dict[str, object]:
     values: dict[str, object] = {}
     for key in record.__match_args__:
         value = getattr(record, key)

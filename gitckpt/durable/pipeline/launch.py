@@ -182,7 +182,7 @@ def read_inputs(store: Checkpoints, definition: PipelineDefinition, texts: Texts
     return RunInputs(inputs, contents)
 
 
-def recorded_inputs(run: RunSession, definition: PipelineDefinition) -> RunInputs:
+def read_recorded_inputs(run: RunSession, definition: PipelineDefinition) -> RunInputs:
     contents = _read_input_copies(run, run.pipeline.contents, definition)
     require_unchanged_input_copies(run, definition)
     return RunInputs({**definition.inputs, **run.pipeline.inputs}, contents)
@@ -214,16 +214,15 @@ def start_run(
     base: str = "HEAD",
     key: str | None = None,
     autonomy: str | None = None,
-    timeout: int | None = None,
+    timeout: int | None = None,  # microseconds
 ) -> Checkpoint:
-    """Record the first checkpoint of a new run; `timeout` is in microseconds."""
     time_limit = timeout or definition.timeout
     record = Pipeline(
         name=definition.name,
         phases=tuple(phase.name for phase in definition.phases),
         autonomy=autonomy or definition.autonomy,
         deadline=times.to_text(store.clock() + time_limit) if time_limit is not None else None,
-        definition=definition.digest(),
+        definition=definition.value_digests(),
         inputs=dict(run_inputs.inputs),
         contents=run_inputs.content_digests,
     )
@@ -239,7 +238,7 @@ def require_same_pipeline_and_inputs(
     if old_record.name != definition.name:
         changes = [f"the run's pipeline is {old_record.name or 'none'}, not {definition.name}"]
     else:
-        changes = pipeline.describe_changes(old_record.definition, definition.digest())
+        changes = pipeline.describe_changes(old_record.definition, definition.value_digests())
         old_inputs, new_inputs = (
             {**old_record.inputs, **old_record.contents},
             {**run_inputs.inputs, **run_inputs.content_digests},
@@ -255,7 +254,8 @@ def update_pipeline(
 ) -> Pipeline:
     newest = run.writer.newest
     record = newest.pipeline or Pipeline()
-    changes = pipeline.describe_changes(record.definition, definition.digest())
+    value_digests = definition.value_digests()
+    changes = pipeline.describe_changes(record.definition, value_digests)
     contents = _read_current_input_files(store, newest, definition, accept=accept)
     digests, recorded = RunInputs({}, contents).content_digests, record.contents
     old_digests = {name: recorded[name] for name in digests if name in recorded}
@@ -266,7 +266,7 @@ def update_pipeline(
         copy_digests = RunInputs({}, new_copies).content_digests
         phases = tuple(phase.name for phase in definition.phases)
         recorded = {**recorded, **digests, **copy_digests}
-        return replace(record, phases=phases, definition=definition.digest(), contents=recorded)
+        return replace(record, phases=phases, definition=value_digests, contents=recorded)
     if changes:
         raise Changed(run.id, changes)
     # Replace copies with masked secrets by the original files, where these have not changed.
@@ -292,7 +292,7 @@ def _read_current_input_files(
         if file is None:
             continue  # only the run's copy exists
         # A path without recorded content was never read here: another tool may have set the path.
-        if name in record.contents or (reason := _reason_to_exclude(store, file)) is None:
+        if name in record.contents or (reason := _reason_to_exclude_file(store, file)) is None:
             contents[name] = _read_input_file(file, name, *worktree_tops)
         elif accept:
             message = f"cannot read {path}, the input {name} of {newest.run}: {reason}"
@@ -300,7 +300,7 @@ def _read_current_input_files(
     return contents
 
 
-def _reason_to_exclude(store: Checkpoints, path: str) -> str | None:
+def _reason_to_exclude_file(store: Checkpoints, path: str) -> str | None:
     from gitckpt.store.snapshot import limits
 
     repository = store.repository

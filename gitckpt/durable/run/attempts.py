@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
-from gitckpt.durable.run.writer import CheckpointWriter, append_log
+from gitckpt.durable.run.writer import CheckpointWriter, log_error
 from gitckpt.git.repository import Repository
 from gitckpt.model import arguments, runstate, times
 from gitckpt.model import phase as phase_labels
@@ -124,14 +124,16 @@ def repeat_in_thread(interval: float, action: Callable[[], bool]) -> Iterator[No
         thread.join()
 
 
-def renew_in_thread(hold: Hold, repository: Repository) -> contextlib.AbstractContextManager[None]:
+def renew_lease_in_thread(
+    hold: Hold, repository: Repository
+) -> contextlib.AbstractContextManager[None]:
     def renew_lease() -> bool:
         try:
             hold.renew()
         except LeaseLost:
             return False  # the driver notices when it writes
         except CkptError as error:
-            append_log(repository, f"cannot renew the lease of {hold.lease.run}: {error.message}")
+            log_error(repository, f"cannot renew the lease of {hold.lease.run}: {error.message}")
         return True
 
     return repeat_in_thread(RENEWAL, renew_lease)
@@ -165,7 +167,7 @@ class Autosaver:
             except CkptError as error:
                 self.failures.append(error.message)
                 log_line = f"autosave of run {self._session.id} failed: {error.message}"
-                append_log(self._session.store.repository, log_line)
+                log_error(self._session.store.repository, log_line)
             return True
 
         return repeat_in_thread(check_interval, save_if_due)
@@ -390,7 +392,7 @@ class PhaseOptions:
 USUAL = PhaseOptions()
 
 
-def fail_attempt(
+def make_failed_attempt(
     attempt: Attempt, error: BaseException, conduct: PhaseOptions, now: int
 ) -> Attempt:
     failure = error if isinstance(error, PhaseFailed) else PhaseFailed("")
@@ -461,7 +463,8 @@ class CurrentAttempt:
             result = to_json(outcome.result, f"/{phase}")
             output = _mask_secrets(outcome.output)
             attempt = replace(self._attempt, exit_code=outcome.code, output=output, ended=COMPLETE)
-            self._write_end(replace(attempt, result=_mask_secrets(result)), followed=self._followed)
+            attempt = replace(attempt, result=_mask_secrets(result))
+            self._record_attempt_end(attempt, followed=self._followed)
         except LeaseLost:
             raise
         except BaseException as error:
@@ -487,10 +490,11 @@ class CurrentAttempt:
             self._state_before = copy.deepcopy(session.state)
 
     def _record_failure(self, error: BaseException) -> None:
-        attempt = fail_attempt(self._attempt, error, self._conduct, self._session.store.clock())
-        self._write_end(attempt, errors=describe_error(error))
+        now = self._session.store.clock()
+        attempt = make_failed_attempt(self._attempt, error, self._conduct, now)
+        self._record_attempt_end(attempt, errors=describe_error(error))
 
-    def _write_end(
+    def _record_attempt_end(
         self, attempt: Attempt, *, errors: Sequence[str] = (), followed: bool = False
     ) -> None:
         session, seconds = self._session, round(time.monotonic() - self._started, 3)
@@ -514,7 +518,7 @@ class RunSession:
         self.last_attempt: Attempt | None = newest.attempt
         self._current: CurrentAttempt | None = None
         self._renewer = contextlib.ExitStack()
-        self._renewer.enter_context(renew_in_thread(self.hold, self.store.repository))
+        self._renewer.enter_context(renew_lease_in_thread(self.hold, self.store.repository))
         if runstate.rewind_target(newest) is not None:  # the last driver was killed in a rewind
             self.writer.go_back_to_checkpoint(newest)
 
@@ -522,7 +526,7 @@ class RunSession:
     def pipeline(self) -> Pipeline:
         return self.writer.pipeline
 
-    def close(self) -> None:
+    def close_and_release_lease(self) -> None:
         self._renewer.close()
         try:
             self.writer.write_pending()

@@ -54,11 +54,7 @@ def restore_commit_and_files(store: Checkpoints, checkpoint: Checkpoint) -> list
 
 
 def update_worktree(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[str, ...]:
-    """Restore the newest checkpoint in a worktree after its run continued elsewhere.
-
-    Returns sentences for the user. The first call raises WorktreeError if the worktree itself has
-    recorded checkpoints since then.
-    """
+    """Restore the newest checkpoint in a worktree after its run continued elsewhere."""
     id_pair = ownership.read_behind(store.repository.git_dir)
     if id_pair is None:
         return ()

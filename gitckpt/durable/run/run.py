@@ -144,7 +144,7 @@ class Run:
     def close(self) -> None:
         """Release the run's lease; an incomplete run can be resumed later."""
         with self._exclude_other_threads():
-            self._session.close()
+            self._session.close_and_release_lease()
 
     def pause(self) -> None:
         """Prevent the end of the `with` block from marking the run as complete."""

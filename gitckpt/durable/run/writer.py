@@ -153,17 +153,17 @@ class CheckpointWriter:
                 del self._pending[0]
                 raise
             except CkptError as error:
-                self._report_unwritten(f"cannot record {label}: {error.message}")
+                self._report_unwritten_checkpoint(f"cannot record {label}: {error.message}")
                 return
         if not is_queue_empty and not self._is_report_cleared:
             self._clear_unwritten_report()
 
-    def _report_unwritten(self, sentence: str) -> None:
+    def _report_unwritten_checkpoint(self, sentence: str) -> None:
         if self.unwritten[-1:] != [sentence]:
             self.unwritten.append(sentence)
             self._is_report_cleared = False
             run_files.record_unwritten(self._store.repository, self._run, self.unwritten)
-            append_log(self._store.repository, sentence)
+            log_error(self._store.repository, sentence)
 
     def _clear_unwritten_report(self) -> None:
         self.unwritten.clear()
@@ -183,7 +183,7 @@ class CheckpointWriter:
 
     def log_failures(self, failures: list[str]) -> None:
         for failure in failures:
-            append_log(self._store.repository, f"run {self._run}: {failure}")
+            log_error(self._store.repository, f"run {self._run}: {failure}")
 
     def mark_phase_incomplete(self, phase: str) -> None:
         phases = list(self.completed)
@@ -282,7 +282,7 @@ class CheckpointWriter:
             self._store.repository.git.run(*NO_HOOKS, *command, ok=(0, 1, 128), locks=True)
 
 
-def append_log(repository: Repository, sentence: str) -> None:
+def log_error(repository: Repository, sentence: str) -> None:
     try:
         error_log.append(repository, sentence)
     except CkptError:

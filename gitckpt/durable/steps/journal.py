@@ -251,7 +251,6 @@ def _is_run_complete(store: Checkpoints, run: str) -> bool:
 
 
 def find_run_of_track(store: Checkpoints, track: str) -> str | None:
-    """Return the track's newest open run, else its newest complete run, else None."""
     if not track.strip() or not track.isprintable():
         raise UsageError(f"{track!r} is not a track name", hint="such as --track add-login")
     slug = ids.make_slug(track)

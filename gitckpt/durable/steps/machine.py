@@ -100,7 +100,8 @@ def apply_report(
         raise UsageError(f"{COMPLETE} is the end of the steps, not a step", hint=hint)
     records.require_valid_report(report, step)
     current_position = find_position(graph, state)
-    moves_run = _check_order(current_position, step, find_record(graph, state, step.name), report)
+    record = find_record(graph, state, step.name)
+    moves_run = _check_report_order(current_position, step, record, report)
     update = _StepStateUpdate(graph, state, timestamp)
     if step is END:
         update.enter(END)
@@ -113,7 +114,7 @@ def apply_report(
     return update.state
 
 
-def _check_order(
+def _check_report_order(
     current: StepPosition, step: StepDefinition, record: StateTable, report: StepReport
 ) -> bool:
     """Return whether a report moves the run on. Raises OutOfOrder if it comes early."""
@@ -372,7 +373,8 @@ def find_next_step(
             remarks.append(f"task {task.name} is already done, according to {plan_name}")
     else:
         task = records.find_open_task(tasks)
-        remarks += _compare_plan(find_record(graph, state, current.step), tasks, task, plan_name)
+        record = find_record(graph, state, current.step)
+        remarks += _compare_plan_with_record(record, tasks, task, plan_name)
     if task is None:
         remark = f"all tasks of {plan_name} are done: git ckpt step pass {shell_word(current.step)}"
         remarks.append(remark if tasks else f"{plan_name} has no tasks")
@@ -394,7 +396,7 @@ def _describe_position(graph: Graph, current: StepPosition, state: StateTable) -
         yield f"{current.step} failed: {notes}" if notes else f"{current.step} failed"
 
 
-def _compare_plan(
+def _compare_plan_with_record(
     record: StateTable, tasks: Sequence[PlanTask], first: PlanTask | None, plan_name: str
 ) -> Iterator[str]:
     # If the plan and the records disagree, the plan is right.

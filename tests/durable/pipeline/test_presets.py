@@ -55,7 +55,7 @@ def test_a_copy_in_a_file_means_the_same(name: str) -> None:
     copy = parse_pipelines(
         "[retention]\nkeep_last = 3\n\n" + pipelines.read_preset_text(name), "gitckpt.toml", STEPS
     )[name]
-    assert copy.digest() == pipelines.read_preset(name, STEPS).digest()
+    assert copy.value_digests() == pipelines.read_preset(name, STEPS).value_digests()
 
 
 @pytest.mark.parametrize(
