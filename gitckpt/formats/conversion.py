@@ -205,7 +205,7 @@ def make_pipeline(
         phases=tuple(names),
         completed={name: completed_before.get(name, checkpoint_id) for name in completed},
         autonomy=definition.autonomy,
-        definition=definition.digest(),
+        definition=definition.value_digests(),
         inputs=inputs,
         contents={name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
     )

@@ -259,7 +259,7 @@ class Importer:
         if format_ == content.QUASAR:
             return quasar.read_review(source, self._phases)
         if format_ == content.SUPERPOWERS:
-            return superpowers.read_track(source, graph_file.read_preset())
+            return superpowers.read_track(source, graph_file.read_preset_graph())
         return _READERS[format_](source)
 
     def _add_times(self, parsed_files: Iterable[tuple[FileRecord, SourceFile]]) -> list[ParsedFile]:

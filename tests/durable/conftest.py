@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gitckpt import Attempt, Checkpoint, PhaseOptions, Query, Run, Store
-from gitckpt.durable.run.attempts import USUAL, CurrentAttempt, Session
+from gitckpt.durable.run.attempts import USUAL, CurrentAttempt, RunSession
 from gitckpt.durable.run.opener import reopen_run
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.store import inside
@@ -90,7 +90,7 @@ def go_on(
 ) -> Run:
     """Resume a run that waits with the given sleep."""
     opening = reopen_run(inside(store), run, adapter="plumbing", accept_changes=accept_changes)
-    return Run(Session(opening, sleep or time.sleep))
+    return Run(RunSession(opening, sleep or time.sleep))
 
 
 def labels(store: Store, run: str) -> list[str]:
@@ -140,7 +140,7 @@ def crash(run: Run) -> None:
     """Leave a run like a killed driver: no record, and the lease of a dead process."""
     run._session._renewer.close()
     working.crashed(run.store, run.id)
-    run._session._opening.close()
+    run._session._opening.close_stores()
 
 
 def take_over(store: Store, run: str) -> None:

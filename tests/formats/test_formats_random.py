@@ -237,7 +237,7 @@ def test_metadata_of_superpowers(more: dict[str, Any], step: str, status: str) -
     try:
         record = superpowers.read_track(
             SourceFile("conductor/tracks/t/metadata.json", json.dumps(document).encode()),
-            graph_file.read_preset(),
+            graph_file.read_preset_graph(),
         )
     except BadFormat:
         pytest.fail("it is one")
@@ -256,7 +256,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
         forge.read_run,
         quasar.read_review,
         quasar.read_nebula,
-        lambda each: superpowers.read_track(each, graph_file.read_preset()),
+        lambda each: superpowers.read_track(each, graph_file.read_preset_graph()),
     ):
         with pytest.raises(BadFormat):
             read(source)

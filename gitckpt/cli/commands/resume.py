@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from gitckpt.durable.driver.driver import ResumeOptions
-    from gitckpt.durable.run.opener import OpenOptions
+    from gitckpt.durable.run.opener import OpenRunOptions
     from gitckpt.durable.run.run import Run
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.store import Store
@@ -138,11 +138,11 @@ def _has_pipeline(checkpoint: Checkpoint) -> bool:
 
 
 def _describe_resumption(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
-    from gitckpt.durable.driver.pipelines import next_step
+    from gitckpt.durable.driver.pipelines import describe_next_phase
 
     if not _has_pipeline(newest):
         return f"{newest.run} ({newest.label}): opens its worktree", []
-    step, agents = next_step(store, newest)
+    step, agents = describe_next_phase(store, newest)
     agent_text = f" (calls {', '.join(agents)})" if agents else ""
     return f"{newest.run} at {step}{agent_text}" if step else "", agents
 
@@ -248,7 +248,7 @@ def _open_paused_run(
 ) -> Iterator[Run]:
     from gitckpt.durable.run.run import Run
 
-    open_options: OpenOptions = {"adapter": "plumbing", "again": True, "holder": holder}
+    open_options: OpenRunOptions = {"adapter": "plumbing", "again": True, "holder": holder}
     open_options["directory"] = directory
     with Run.resume(store, str(checkpoint.run), **open_options) as run:
         run.pause()

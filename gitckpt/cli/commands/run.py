@@ -86,10 +86,10 @@ def _start_run(
 
 
 def _print_preview(preview: Preview, mode: str | None) -> None:
-    from gitckpt.durable.pipeline.definition import describe_redefinition
+    from gitckpt.durable.pipeline.definition import describe_redefined_preset
 
     definition = preview.definition
-    if (warning := describe_redefinition(definition)) is not None:
+    if (warning := describe_redefined_preset(definition)) is not None:
         terminal.warn(warning)
     autonomy = mode or definition.autonomy
     terminal.out(f"pipeline {definition.name}, {autonomy}, from {definition.source}")

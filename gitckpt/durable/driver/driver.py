@@ -16,7 +16,7 @@ from gitckpt.durable.phases.options import PLAN, generate_branch, read_plan
 from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.durable.pipeline import launch
 from gitckpt.durable.pipeline.definition import PRESET, PhaseDefinition, PipelineDefinition, Texts
-from gitckpt.durable.pipeline.launch import Context, RunInputs, fill_placeholders, text_values
+from gitckpt.durable.pipeline.launch import PhaseContext, RunInputs, fill_placeholders, state_texts
 from gitckpt.durable.run import attempts
 from gitckpt.durable.run.attempts import PhaseBlocked, PhaseFailed, PhaseResult
 from gitckpt.durable.run.run import Run, session_of
@@ -46,25 +46,25 @@ class ResumeOptions(RunOptions, total=False):
     inputs: Texts  # new values by input name; other inputs stay the same
 
 
-def _run_loop(context: Context) -> PhaseResult:
+def _run_loop(context: PhaseContext) -> PhaseResult:
     from gitckpt.durable.phases.loop.loop import Loop
 
     return Loop(context).perform()
 
 
-def _run_review(context: Context) -> PhaseResult:
+def _run_review(context: PhaseContext) -> PhaseResult:
     from gitckpt.durable.phases.review.phase import perform_review
 
     return perform_review(context)
 
 
-def _ask_agent(context: Context) -> PhaseResult:
+def _ask_agent(context: PhaseContext) -> PhaseResult:
     from gitckpt.durable.phases.command import call_agent
 
     return call_agent(context)
 
 
-def _require_plan(run_inputs: RunInputs, _: Callable[[str], str]) -> None:
+def _require_plan_input(run_inputs: RunInputs, _: Callable[[str], str]) -> None:
     if not run_inputs.inputs.get(PLAN):
         raise UsageError("there is no plan", hint="name a file: git ckpt run PLAN, or -i plan=PLAN")
 
@@ -86,8 +86,8 @@ def _require_review_options(_: RunInputs, option: Callable[[str], str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:  # a built-in step, which phases name in `use`
-    action: Callable[[Context], PhaseResult]
+class BuiltInStep:  # a built-in step, which phases name in `use`
+    action: Callable[[PhaseContext], PhaseResult]
     options: str = ""  # names of options in the phase's `with`, separated by spaces
     progress_keys: tuple[str, ...] = ()  # keys of the run's state that hold the step's progress
     # Raises UsageError if the step would fail at once; gets the inputs and a getter of options.
@@ -101,11 +101,13 @@ _REVIEW_OPTIONS = "task title coder reviewer lint lint_retries filters epic max_
 _REVIEW_OPTIONS += "agent_timeout force"
 
 STEPS = {
-    "read plan": Step(read_plan, require=_require_plan),
-    "generate branch": Step(generate_branch),
-    "agent": Step(_ask_agent, "agent prompt agent_timeout", required="prompt"),
-    "loop": Step(_run_loop, _LOOP_OPTIONS, ("loop",), _require_loop_options, required="plan"),
-    "review": Step(_run_review, _REVIEW_OPTIONS, ("review",), _require_review_options),
+    "read plan": BuiltInStep(read_plan, require=_require_plan_input),
+    "generate branch": BuiltInStep(generate_branch),
+    "agent": BuiltInStep(_ask_agent, "agent prompt agent_timeout", required="prompt"),
+    "loop": BuiltInStep(
+        _run_loop, _LOOP_OPTIONS, ("loop",), _require_loop_options, required="plan"
+    ),
+    "review": BuiltInStep(_run_review, _REVIEW_OPTIONS, ("review",), _require_review_options),
 }
 
 OPTIONS = {name: tuple(step.options.split()) for name, step in STEPS.items()}
@@ -141,13 +143,12 @@ _CRITERIA = ("acceptance_criteria", "acceptanceCriteria")
 
 
 def phases_to_skip(definition: PipelineDefinition, run_inputs: RunInputs) -> dict[str, str]:
-    """Return the phases that the inputs make unnecessary: a map from name to reason."""
-    reasons = {}
+    skips = {}
     for phase in definition.phases:
         for name in reversed(phase.skip_with):
             if run_inputs.inputs.get(name):
-                reasons[phase.name] = f"{name} is given: {run_inputs.inputs[name]}"
-    return reasons | _skips_in_rlm(definition, run_inputs) if definition.name == _RLM else reasons
+                skips[phase.name] = f"{name} is given: {run_inputs.inputs[name]}"
+    return skips | _find_rlm_skips(definition, run_inputs) if definition.name == _RLM else skips
 
 
 def require_question(definition: PipelineDefinition, run_inputs: RunInputs, skips: Texts) -> None:
@@ -157,7 +158,7 @@ def require_question(definition: PipelineDefinition, run_inputs: RunInputs, skip
         raise UsageError("phase 'research' needs the input question", hint=hint)
 
 
-def _skips_in_rlm(definition: PipelineDefinition, run_inputs: RunInputs) -> dict[str, str]:
+def _find_rlm_skips(definition: PipelineDefinition, run_inputs: RunInputs) -> dict[str, str]:
     plan_path = run_inputs.inputs.get(_PLAN, "")
     phase_names = [phase.name for phase in definition.phases]
     if plan_path.endswith(".md"):
@@ -166,7 +167,8 @@ def _skips_in_rlm(definition: PipelineDefinition, run_inputs: RunInputs) -> dict
     if input_name not in run_inputs.contents:
         return {}
     try:
-        has_criteria = _has_criteria(json.loads(run_inputs.contents[input_name]), is_child=False)
+        content = json.loads(run_inputs.contents[input_name])
+        has_criteria = _has_acceptance_criteria(content, is_child=False)
     except (ValueError, RecursionError) as error:
         message = f"the input {input_name} is not JSON: {run_inputs.inputs[input_name]}: {error}"
         raise UsageError(message, hint="correct the file, then start the run again") from None
@@ -174,15 +176,15 @@ def _skips_in_rlm(definition: PipelineDefinition, run_inputs: RunInputs) -> dict
     return dict.fromkeys(phase_names[:2], reason) if has_criteria else {}
 
 
-def _has_criteria(node: Any, *, is_child: bool) -> bool:
+def _has_acceptance_criteria(node: Any, *, is_child: bool) -> bool:
     if isinstance(node, list):
-        return any(_has_criteria(item, is_child=is_child) for item in node)
+        return any(_has_acceptance_criteria(item, is_child=is_child) for item in node)
     if not isinstance(node, dict):
         return False
     if is_child and any(node.get(key) for key in _CRITERIA):
         return True
     children = [(child, is_child or key in _CHILDREN) for key, child in node.items()]
-    return any(_has_criteria(child, is_child=is_child) for child, is_child in children)
+    return any(_has_acceptance_criteria(child, is_child=is_child) for child, is_child in children)
 
 
 # Trust: a run that was recorded in another repository needs approval before it continues.
@@ -191,7 +193,7 @@ _MAX_SHOWN = 100  # characters shown of a command
 _CUT_MARK = ", cut)"
 
 
-def list_commands(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
+def list_remaining_commands(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
     pipeline = checkpoint.pipeline
     if pipeline is None or pipeline.name is None:
         return []
@@ -228,7 +230,7 @@ def placeholder_values(
     newest: Checkpoint, definition: PipelineDefinition, inputs: Texts
 ) -> dict[str, str]:
     run_inputs = newest.pipeline.inputs if newest.pipeline is not None else {}
-    return {**text_values(newest.state), **definition.inputs, **run_inputs, **inputs}
+    return {**state_texts(newest.state), **definition.inputs, **run_inputs, **inputs}
 
 
 def approve_agents(
@@ -239,8 +241,7 @@ def approve_agents(
         settings.record_approval(repository, new_digests)
 
 
-def require_approved(repository: Repository, run: str, called: Iterable[Client]) -> None:
-    """Raise `Changed` if a run calls an agent that was not approved on this machine."""
+def require_approved_agents(repository: Repository, run: str, called: Iterable[Client]) -> None:
     digests = settings.approved_digests(repository)
     new_clients = [client for client in dict.fromkeys(called) if _digest_of(client) not in digests]
     if new_clients:
@@ -248,7 +249,7 @@ def require_approved(repository: Repository, run: str, called: Iterable[Client])
         raise attempts.Changed(run, changes)
 
 
-def require_installed(
+def require_installed_agents(
     definition: PipelineDefinition, skipped: Collection[str], values: Texts, clients: Clients
 ) -> None:
     for phase in definition.phases:
@@ -338,7 +339,7 @@ class Observer:
         return EXIT, ""
 
 
-def make_hint(error: PhaseFailed, run: Run) -> str:
+def hint_after_failure(error: PhaseFailed, run: Run) -> str:
     resume = f"git ckpt resume {run.id}"
     if isinstance(error, attempts.DeadlineReached):
         return f"to give it more time: {resume} --timeout 1h"
@@ -349,7 +350,7 @@ def make_hint(error: PhaseFailed, run: Run) -> str:
     return f"see more: git ckpt status {run.id}; to continue: {resume}"
 
 
-def require_observer(observer: Observer | None) -> Observer:
+def require_valid_observer(observer: Observer | None) -> Observer:
     require_type("observer", observer, (Observer, NoneType), "an Observer")
     for name in vars(Observer) if observer is not None else ():
         if not name.startswith("_"):
@@ -363,7 +364,7 @@ class DriveResult:
     after: str | None = None  # phase after which the run paused, or the deferred phase
 
 
-class Driver:
+class RunDriver:
     def __init__(
         self,
         run: Run,
@@ -380,14 +381,14 @@ class Driver:
         self._announce = functools.cache(observer.warn)  # shows each sentence only once
         self._reported_suspects: set[str] = set()
 
-    def drive(self) -> DriveResult:
+    def drive_run(self) -> DriveResult:
         session = self._session
         tag = EnvTag(session.id, session.hold.lease.token, session.store.repository.common_dir)
         try:
             with Watchdog(tag) as watchdog:
                 return self._drive_phases(watchdog)
         finally:
-            self._report_last_end()
+            self._report_last_ended_phase()
 
     def _drive_phases(self, watchdog: Watchdog) -> DriveResult:
         phases, position = self._definition.phases, 0
@@ -397,7 +398,7 @@ class Driver:
                 position += 1
                 continue
             if phase.name in self._skipped:
-                self._report_last_end()
+                self._report_last_ended_phase()
                 self._run.skip(phase.name, message=shorten_message(self._skipped[phase.name]))
                 self._observer.ended(phase.name, "skipped", None)
                 continue
@@ -413,7 +414,7 @@ class Driver:
 
     def _pauses_after(self, phase: PhaseDefinition) -> bool:
         autonomy = self._session.pipeline.autonomy or self._definition.autonomy
-        ends_group = autonomy == pipelines.BATCH and self._definition.ends_group(phase.name)
+        ends_group = autonomy == pipelines.BATCH and self._definition.ends_phase_group(phase.name)
         return autonomy == pipelines.CHECKPOINT or ends_group
 
     def _repeat_phase(self, phase: PhaseDefinition, answer: str, revision: str) -> None:
@@ -432,12 +433,12 @@ class Driver:
         phase_options = attempts.PhaseOptions(phase.retries, (PhaseFailed,), *other_options)
         session, observer = self._session, self._observer
 
-        def action(attempt: Attempt) -> PhaseResult:
-            self._report_last_end()
-            launch.require_unchanged_copies(session, self._definition)
+        def perform_attempt(attempt: Attempt) -> PhaseResult:
+            self._report_last_ended_phase()
+            launch.require_unchanged_input_copies(session, self._definition)
             observer.begins(phase.name, attempt.number, position + 1, len(self._definition.phases))
             callbacks = (observer.output, observer.tick, self._agents, self._announce)
-            context = Context(session, self._definition, phase, attempt, watchdog, *callbacks)
+            context = PhaseContext(session, self._definition, phase, attempt, watchdog, *callbacks)
             perform_step = (
                 STEPS[phase.use].action if phase.use is not None else command.perform_command
             )
@@ -454,29 +455,29 @@ class Driver:
         is_followed = bool(following_phases) and following_phases[0].name not in finished_names
         is_followed = is_followed and not self._pauses_after(phase)
         try:
-            session.perform(
-                phase.name, action, inputs={}, conduct=phase_options, followed=is_followed
+            session.perform_phase(
+                phase.name, perform_attempt, inputs={}, conduct=phase_options, followed=is_followed
             )
         except attempts.PhaseDeferred:
             return False
         finally:
             last = session.last_attempt
             if last is not None and last.phase == phase.name:
-                self._report_last_end()
+                self._report_last_ended_phase()
                 self._unreported = (phase.name, last.ended or "interrupted", last.seconds)
             if not is_followed or last is None or last.ended != attempts.COMPLETE:
-                self._report_last_end()
+                self._report_last_ended_phase()
         return True
 
-    def _report_last_end(self) -> None:
+    def _report_last_ended_phase(self) -> None:
         # Report the end of a phase only after it is recorded.
         phase_end, self._unreported = self._unreported, None
         if phase_end is not None:
-            self._session.writer.flush()
+            self._session.writer.write_pending()
             self._observer.ended(*phase_end)
-            self._warn_of_suspects()
+            self._warn_of_suspected_secrets()
 
-    def _warn_of_suspects(self) -> None:
+    def _warn_of_suspected_secrets(self) -> None:
         snapshot = self._run.newest.worktree
         suspects = snapshot.suspects if snapshot is not None else ()
         hits = {suspect.path: suspect for suspect in reversed(suspects)}

@@ -17,14 +17,14 @@ from gitckpt.durable.command import execution
 from gitckpt.durable.command.execution import DEADLINE, CommandResult, Timeouts
 from gitckpt.durable.phases import options
 from gitckpt.durable.pipeline.definition import PhaseDefinition, Texts
-from gitckpt.durable.pipeline.launch import Context
+from gitckpt.durable.pipeline.launch import PhaseContext
 from gitckpt.durable.run import attempts
 from gitckpt.durable.run.attempts import (
     AgentUnusable,
     DeadlineReached,
     PhaseFailed,
     PhaseResult,
-    Session,
+    RunSession,
 )
 from gitckpt.git.files import private_dirs, regular
 from gitckpt.model import ids, jsonable, times
@@ -41,13 +41,13 @@ _MAX_STATE = 64 * 1024 * 1024  # bytes of CKPT_STATE; a valid state has at most 
 RETRY_LATER, BLOCKED = 75, 4
 
 
-def perform_command(context: Context) -> PhaseResult:
+def perform_command(context: PhaseContext) -> PhaseResult:
     phase, run = context.phase, context.run
     timeout, idle_timeout = map(to_seconds, (phase.timeout, phase.idle_timeout))
     exchange = _Exchange(run, phase)
     exchange.write_files()
     try:
-        timeouts = Timeouts(timeout, idle_timeout, run.seconds_left())
+        timeouts = Timeouts(timeout, idle_timeout, run.seconds_to_deadline())
         outcome = _run_line(context, phase.run or "", timeouts, exchange.variables)
         if outcome.ended_by in (execution.TIMEOUT, execution.IDLE_TIMEOUT):
             is_timeout = outcome.ended_by == execution.TIMEOUT
@@ -67,9 +67,9 @@ def perform_command(context: Context) -> PhaseResult:
 
 
 def _run_line(
-    context: Context, line: str, limits: Timeouts, env: Texts, *, show: bool = True
+    context: PhaseContext, line: str, limits: Timeouts, env: Texts, *, show: bool = True
 ) -> CommandResult:
-    kwargs: Any = {"directory": context.run.path, "env": {**context.environment(), **env}}
+    kwargs: Any = {"directory": context.run.path, "env": {**context.command_environment(), **env}}
     kwargs |= {"watchdog": context.watchdog, "tick": context.check_and_tick, "patience": limits}
     return execution.run_command(line, output=context.output if show else lambda _: None, **kwargs)
 
@@ -78,7 +78,9 @@ def to_seconds(length: int | None) -> float | None:
     return None if length is None else length / times.MICRO
 
 
-def require_changes(context: Context, attempt: Attempt, outcome: CommandResult | Answer) -> None:
+def require_changes(
+    context: PhaseContext, attempt: Attempt, outcome: CommandResult | Answer
+) -> None:
     phase = context.phase
     if phase.must_change and not context.run.has_changed_files(attempt):
         message = f"phase {phase.name!r} produced no file changes"
@@ -99,7 +101,7 @@ def make_phase_error(phase: str, outcome: CommandResult | Answer, cause: str) ->
 class _Exchange:
     """The files by which a command changes the run's state, such as $CKPT_STATE."""
 
-    def __init__(self, run: Session, phase: PhaseDefinition) -> None:
+    def __init__(self, run: RunSession, phase: PhaseDefinition) -> None:
         self._run, self._phase = run, phase
         self.state_path = os.path.join(run.files.path, "state.json")
         self.set_path = os.path.join(run.files.path, "set")
@@ -187,10 +189,10 @@ class _Exchange:
 
 
 def run_tool(
-    context: Context, line: str, seconds: float, *, show: bool = False, name: str = ""
+    context: PhaseContext, line: str, seconds: float, *, show: bool = False, name: str = ""
 ) -> CommandResult:
     """Run a tool such as a linter in the run's worktree, for at most `seconds`."""
-    timeouts = Timeouts(seconds, None, context.run.seconds_left())
+    timeouts = Timeouts(seconds, None, context.run.seconds_to_deadline())
     outcome = _run_line(context, line, timeouts, {}, show=show)
     if outcome.ended_by == DEADLINE:
         message = f"{name or line} was ended: the run reached its deadline"
@@ -198,7 +200,9 @@ def run_tool(
     return outcome
 
 
-def capture(context: Context, line: str, seconds: float, file: str) -> tuple[CommandResult, bytes]:
+def capture(
+    context: PhaseContext, line: str, seconds: float, file: str
+) -> tuple[CommandResult, bytes]:
     """Run a tool with its standard output in `file`; return the result and the output."""
     path = os.path.join(context.run.files.path, file)
     run_files.make_directory(os.path.dirname(path))
@@ -223,7 +227,7 @@ _LONGEST_PAUSE = 60.0
 ShowLine = Callable[[str], None]  # shows a line to the user
 
 
-def call_agent(context: Context) -> PhaseResult:
+def call_agent(context: PhaseContext) -> PhaseResult:
     run, phase = context.run, context.phase
     try:
         client = context.client("agent")
@@ -233,8 +237,8 @@ def call_agent(context: Context) -> PhaseResult:
     prompt_path = context.option("prompt")
     if not prompt_path:
         raise PhaseFailed(f"phase {phase.name!r} has no prompt", hint='set prompt = "PATH"')
-    prompt = context.read_content(prompt_path, "the prompt").decode("utf-8", "replace")
-    env, files = context.environment(), os.path.join(run.files.path, "agent")
+    prompt = context.read_input_or_file(prompt_path, "the prompt").decode("utf-8", "replace")
+    env, files = context.command_environment(), os.path.join(run.files.path, "agent")
     require_installed(client, env, run)
     agent = Agent(client, run.path, env, context.watchdog, files)
     # `began` is set because milestones at rate limits change the newest checkpoint.
@@ -242,7 +246,7 @@ def call_agent(context: Context) -> PhaseResult:
     phase_timeout, idle_timeout = map(to_seconds, (phase.timeout, phase.idle_timeout))
 
     def call_client() -> Answer:
-        timeouts = Timeouts(agent_timeout or phase_timeout, idle_timeout, run.seconds_left())
+        timeouts = Timeouts(agent_timeout or phase_timeout, idle_timeout, run.seconds_to_deadline())
         return agent.ask(prompt, context.output, context.check_and_tick, patience=timeouts)
 
     answer = ask_with_retries(
@@ -257,7 +261,7 @@ def call_agent(context: Context) -> PhaseResult:
     return PhaseResult(known_values or None, answer.code, answer.tail)
 
 
-def require_installed(client: Client, env: Texts, run: Session, role: str = "agent") -> None:
+def require_installed(client: Client, env: Texts, run: RunSession, role: str = "agent") -> None:
     missing_program = client.find_missing(env, run.path)
     if missing_program is not None:
         resume_command = f"git ckpt resume {run.id}"
@@ -274,7 +278,7 @@ def make_unusable_error(answer: Answer, run: str, role: str = "agent") -> AgentU
 
 
 def ask_with_retries(
-    run: Session, call: Callable[[], Answer], show: ShowLine, role: str = "agent"
+    run: RunSession, call: Callable[[], Answer], show: ShowLine, role: str = "agent"
 ) -> Answer:
     """Run `call`, and repeat it after a rate limit or a lost connection of the agent."""
     limit_count = lost_count = 0
@@ -303,7 +307,7 @@ def ask_with_retries(
         run.milestone(message=f"limited until {retry_text}", errors=[answer.problem])
 
 
-def wait_for_rate_limit(run: Session, state: MutableMapping[str, Any], show: ShowLine) -> None:
+def wait_for_rate_limit(run: RunSession, state: MutableMapping[str, Any], show: ShowLine) -> None:
     """Wait until the time `state[RETRY_AT]`, when a rate limit ends; remove this key."""
     retry_text = state.get(RETRY_AT)
     # An imported file or a command can store any value here; ignore a value that is not a time.

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 
-from gitckpt.durable.pipeline.launch import Context
+from gitckpt.durable.pipeline.launch import PhaseContext
 from gitckpt.durable.run.attempts import PhaseFailed, PhaseResult
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
@@ -76,20 +76,20 @@ _NOT_IN_SLUG = re.compile(r"[^a-z0-9-]+")
 _WORD_ENDS = re.compile(r"[-_\s]+")
 
 
-def read_plan(context: Context) -> PhaseResult:
+def read_plan(context: PhaseContext) -> PhaseResult:
     """Read the run's plan; set plan_path, plan_title and plan_hash in the state."""
     run = context.run
     path = run.pipeline.inputs.get(PLAN, "")
     if not path:
         raise PhaseFailed("the run has no plan", hint="start another run: git ckpt run PLAN.md")
-    data = context.read_content(path, "the plan")
+    data = context.read_input_or_file(path, "the plan")
     title = find_plan_title(data.decode("utf-8", "replace"), path)
     digest = hashlib.sha256(data).hexdigest()
     run.state |= {"plan_path": path, "plan_title": title, "plan_hash": digest}
     return PhaseResult(result=title, output=f"{title}\n")
 
 
-def generate_branch(context: Context) -> PhaseResult:
+def generate_branch(context: PhaseContext) -> PhaseResult:
     run = context.run
     branch = f"forge/{make_slug(str(run.state.get('plan_path', '')))}"
     run.state["branch"] = branch

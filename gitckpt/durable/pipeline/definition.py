@@ -94,19 +94,19 @@ class PipelineDefinition:
             hint = f"did you mean {phases_by_name[closest_name].name}? {hint}"
         raise UsageError(f"the pipeline {self.name} has no phase {text!r}", hint=hint)
 
-    def ends_group(self, name: str) -> bool:
+    def ends_phase_group(self, name: str) -> bool:
         """Return whether a phase is the last of its group, or belongs to no group."""
         for phase, next_phase in zip(self.phases, (*self.phases[1:], None), strict=True):
             if phase.name == name:
                 return phase.group is None or next_phase is None or next_phase.group != phase.group
         raise KeyError(name)
 
-    def digest(self) -> dict[str, str]:
+    def value_digests(self) -> dict[str, str]:
         """Return a digest of each value that must not change while a run is paused."""
-        changed_values = _changed_values(self, PipelineDefinition("", ()), CHANGEABLE)
+        changed_values = _nondefault_values(self, PipelineDefinition("", ()), CHANGEABLE)
         changed_values["order"] = [phase.name for phase in self.phases]
         for phase in self.phases:
-            for key, value in _changed_values(
+            for key, value in _nondefault_values(
                 phase, PhaseDefinition(""), CHANGEABLE_IN_PHASES
             ).items():
                 changed_values[f"{phase.name}.{key}"] = value
@@ -115,7 +115,7 @@ class PipelineDefinition:
         return {key: hashlib.sha256(text).hexdigest()[:16] for key, text in json_texts.items()}
 
 
-def _changed_values(record: Any, default: object, free: Collection[str]) -> dict[str, object]:
+def _nondefault_values(record: Any, default: object, free: Collection[str]) -> dict[str, object]:
     values: dict[str, object] = {}
     for key in record.__match_args__:
         value = getattr(record, key)
@@ -127,7 +127,7 @@ def _changed_values(record: Any, default: object, free: Collection[str]) -> dict
 
 
 def describe_changes(old: Texts, new: Texts) -> list[str]:
-    old_phases, new_phases = _phase_names(old), _phase_names(new)
+    old_phases, new_phases = _phase_names_in_digest(old), _phase_names_in_digest(new)
     differing_keys = [key for key in {**new, **old} if old.get(key) != new.get(key)]
     changes = [
         "the order of the phases" if key == "order" else key
@@ -144,12 +144,11 @@ def describe_changes(old: Texts, new: Texts) -> list[str]:
     return changes + [f"phase {name!r} is gone" for name in old_phases if name not in new_phases]
 
 
-def _phase_names(digest: Texts) -> dict[str, None]:
+def _phase_names_in_digest(digest: Texts) -> dict[str, None]:
     return dict.fromkeys(key.rpartition(".")[0] for key in digest if "." in key)
 
 
 def parse_autonomy(text: str) -> str:
-    """Parse how often a run pauses: "checkpoint", "batch" or "fully_autonomous"."""
     require_text("autonomy", text)
     mode = text.strip().lower()
     mode = FULLY_AUTONOMOUS if mode == "autonomous" else mode
@@ -177,10 +176,10 @@ _DEFAULT_RETRIES = Retries()
 def parse_pipelines(
     text: str, path: str, known_steps: KnownSteps, *, source: str = ""
 ) -> dict[str, PipelineDefinition]:
-    def parse_table(name: str, table: Table) -> PipelineDefinition:
+    def parse_pipeline_table(name: str, table: Table) -> PipelineDefinition:
         return _parse_pipeline(name, table, known_steps, source or path)
 
-    return ConfigFile(text, path).read_tables(PIPELINES, "pipeline", parse_table)
+    return ConfigFile(text, path).read_tables(PIPELINES, "pipeline", parse_pipeline_table)
 
 
 def _parse_pipeline(name: str, table: Table, steps: KnownSteps, source: str) -> PipelineDefinition:
@@ -194,7 +193,7 @@ def _parse_pipeline(name: str, table: Table, steps: KnownSteps, source: str) -> 
     _require_distinct_names(phases)
     return PipelineDefinition(
         name=name,
-        phases=_sort_phases(table.label, phases),
+        phases=_sort_phases_by_needs(table.label, phases),
         env=table.environment("env"),
         autonomy=_parse_autonomy(table),
         timeout=table.duration("timeout", positive=True),
@@ -306,7 +305,7 @@ def _require_distinct_names(phases: list[ParsedPhase]) -> None:
         table.complain(message, *path, hint=hint)
 
 
-def _sort_phases(label: str, phases: list[ParsedPhase]) -> tuple[PhaseDefinition, ...]:
+def _sort_phases_by_needs(label: str, phases: list[ParsedPhase]) -> tuple[PhaseDefinition, ...]:
     # Keep the order of the file, but move each phase behind the phases that it needs.
     names = [definition.name for _, definition in phases]
     for table, definition in phases:
@@ -317,7 +316,7 @@ def _sort_phases(label: str, phases: list[ParsedPhase]) -> tuple[PhaseDefinition
         queued_names = {definition.name for _, definition in queue}
         ready_pair = next((pair for pair in queue if queued_names.isdisjoint(pair[1].needs)), None)
         if ready_pair is None:
-            cycle = _report_cycle(queue)
+            cycle = _report_cycle_of_needs(queue)
             queue = [pair for pair in queue if pair[1].name not in cycle]
         else:
             queue.remove(ready_pair)
@@ -325,7 +324,7 @@ def _sort_phases(label: str, phases: list[ParsedPhase]) -> tuple[PhaseDefinition
     return tuple(ordered_phases)
 
 
-def _report_cycle(waiting: list[ParsedPhase]) -> list[str]:
+def _report_cycle_of_needs(waiting: list[ParsedPhase]) -> list[str]:
     parsed_by_name = {definition.name: (table, definition) for table, definition in waiting}
     visited_names: list[str] = []
     name = waiting[0][1].name
@@ -351,7 +350,6 @@ def config_path(repository: Repository) -> str:
 
 
 def read_pipeline(path: str, name: str, known_steps: KnownSteps) -> PipelineDefinition:
-    """Return the pipeline `name` of a file, or the preset `name` if the file lacks it."""
     require_text("name", name)
     definitions = parse_pipelines(text_of(path), path, known_steps)
     if name in definitions:
@@ -367,7 +365,6 @@ def read_pipeline(path: str, name: str, known_steps: KnownSteps) -> PipelineDefi
 
 
 def pipeline_of_run(path: str, name: str, known_steps: KnownSteps, run: str) -> PipelineDefinition:
-    """Read a run's pipeline; if it is missing, the error says how to end the run."""
     try:
         return read_pipeline(path, name, known_steps)
     except NotFoundError:  # the caller named the run, not the pipeline
@@ -377,7 +374,7 @@ def pipeline_of_run(path: str, name: str, known_steps: KnownSteps, run: str) -> 
         raise NotFoundError(message, hint=hint) from None
 
 
-def describe_redefinition(definition: PipelineDefinition) -> str | None:
+def describe_redefined_preset(definition: PipelineDefinition) -> str | None:
     if definition.name not in PRESETS or definition.source == PRESET:
         return None
     return f"{FILE} redefines the preset {definition.name}: check the commands in this file"

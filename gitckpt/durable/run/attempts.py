@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
-from gitckpt.durable.run.writer import Writer, append_log
+from gitckpt.durable.run.writer import CheckpointWriter, log_error
 from gitckpt.git.repository import Repository
 from gitckpt.model import arguments, runstate, times
 from gitckpt.model import phase as phase_labels
@@ -115,14 +115,13 @@ _STOP_POLL, _COMMIT_POLL = 0.5, 2.0
 
 @contextlib.contextmanager
 def repeat_in_thread(interval: float, action: Callable[[], bool]) -> Iterator[None]:
-    """In the `with` block, repeat `action` in a thread until `action` returns False."""
     stop_event = threading.Event()
 
-    def repeat() -> None:
+    def repeat_action() -> None:
         while not stop_event.wait(interval) and action():
             pass
 
-    thread = threading.Thread(target=repeat, daemon=True)
+    thread = threading.Thread(target=repeat_action, daemon=True)
     thread.start()
     try:
         yield
@@ -131,23 +130,25 @@ def repeat_in_thread(interval: float, action: Callable[[], bool]) -> Iterator[No
         thread.join()
 
 
-def renew_in_thread(hold: Hold, repository: Repository) -> contextlib.AbstractContextManager[None]:
-    def renew() -> bool:
+def renew_lease_in_thread(
+    hold: Hold, repository: Repository
+) -> contextlib.AbstractContextManager[None]:
+    def renew_lease() -> bool:
         try:
             hold.renew()
         except LeaseLost:
             return False  # the driver notices when it writes
         except CkptError as error:
-            append_log(repository, f"cannot renew the lease of {hold.lease.run}: {error.message}")
+            log_error(repository, f"cannot renew the lease of {hold.lease.run}: {error.message}")
         return True
 
-    return repeat_in_thread(RENEWAL, renew)
+    return repeat_in_thread(RENEWAL, renew_lease)
 
 
 class Autosaver:
     """Records checkpoints while a phase runs: at intervals, and after each git commit."""
 
-    def __init__(self, session: Session, phase: str) -> None:
+    def __init__(self, session: RunSession, phase: str) -> None:
         self._session, self._phase = session, phase
         self._saved = _get_commit_and_tree(session.writer.newest)
         self._store: Checkpoints | None = None
@@ -155,7 +156,7 @@ class Autosaver:
         self._has_warned = False
         self.failures: list[str] = []
 
-    def save_in_thread(self, interval: float) -> contextlib.AbstractContextManager[None]:
+    def autosave_in_thread(self, interval: float) -> contextlib.AbstractContextManager[None]:
         check_interval, seconds_since_save = min(interval, _COMMIT_POLL), 0.0
 
         def save_if_due() -> bool:
@@ -175,18 +176,18 @@ class Autosaver:
             except CkptError as error:
                 self.failures.append(error.message)
                 log_line = f"autosave of run {self._session.id} failed: {error.message}"
-                append_log(self._session.store.repository, log_line)
+                log_error(self._session.store.repository, log_line)
             return True
 
         return repeat_in_thread(check_interval, save_if_due)
 
     @contextlib.contextmanager
-    def prevent_saves(self) -> Iterator[None]:
+    def prevent_autosaves(self) -> Iterator[None]:
         with self._saving:
             yield
             self._saved = _get_commit_and_tree(self._session.writer.newest)
 
-    def close(self) -> None:
+    def close_store(self) -> None:
         if self._store is not None:
             self._store.close()
 
@@ -250,7 +251,7 @@ def plan_attempt(
     return AttemptPlan(attempt, crashed=has_crashed, is_first=False)
 
 
-def require_phase_name(name: str) -> None:
+def require_valid_phase_name(name: str) -> None:
     if (
         not isinstance(name, str)
         or not name.strip()
@@ -279,7 +280,6 @@ def digest_inputs(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def to_json(value: Any, path: str = "") -> str:
-    """Encode a value as JSON; raise StateError if JSON cannot represent the value."""
     try:
         _require_json(value, path)
     except RecursionError:
@@ -407,7 +407,7 @@ class PhaseOptions:
 USUAL = PhaseOptions()
 
 
-def fail_attempt(
+def make_failed_attempt(
     attempt: Attempt, error: BaseException, conduct: PhaseOptions, now: int
 ) -> Attempt:
     failure = error if isinstance(error, PhaseFailed) else PhaseFailed("")
@@ -461,7 +461,7 @@ def _mask_secrets(text: str | None) -> str | None:
 
 
 class CurrentAttempt:
-    def __init__(self, session: Session, conduct: PhaseOptions, *, followed: bool) -> None:
+    def __init__(self, session: RunSession, conduct: PhaseOptions, *, followed: bool) -> None:
         assert session.last_attempt is not None
         self._session, self._attempt = session, session.last_attempt
         self._conduct, self._followed = conduct, followed
@@ -469,16 +469,17 @@ class CurrentAttempt:
         self._started = time.monotonic()
         self._saver = Autosaver(session, self._attempt.phase)
 
-    def carry_out(self, action: Callable[[Attempt], PhaseResult]) -> Any:
+    def perform_and_record(self, action: Callable[[Attempt], PhaseResult]) -> Any:
         session, phase = self._session, self._attempt.phase
         try:
             interval = self._conduct.autosave / MICRO
-            with self._saver.save_in_thread(interval) if interval else contextlib.nullcontext():
+            with self._saver.autosave_in_thread(interval) if interval else contextlib.nullcontext():
                 outcome = action(self._attempt)
             result = to_json(outcome.result, f"/{phase}")
             output = _mask_secrets(outcome.output)
             attempt = replace(self._attempt, exit_code=outcome.code, output=output, ended=COMPLETE)
-            self._write_end(replace(attempt, result=_mask_secrets(result)), followed=self._followed)
+            attempt = replace(attempt, result=_mask_secrets(result))
+            self._record_attempt_end(attempt, followed=self._followed)
         except LeaseLost:
             raise
         except BaseException as error:
@@ -488,26 +489,27 @@ class CurrentAttempt:
             self._record_failure(error)
             raise
         finally:
-            self._saver.close()
+            self._saver.close_store()
             session.writer.log_failures(self._saver.failures)
         return json.loads(result)
 
-    def milestone(self, **details: Unpack[Details]) -> None:
+    def record_milestone(self, **details: Unpack[Details]) -> None:
         session = self._session
         attempt = replace(self._attempt, began=session.store.new_id(), recoveries=0)
-        with self._saver.prevent_saves():
+        with self._saver.prevent_autosaves():
             details |= {"id": str(attempt.began), "attempt": attempt}
             label = f"{attempt.phase}-progress"
-            session.writer.write(label, session.state, capture=True, **details)
+            session.writer.write_checkpoint(label, session.state, capture=True, **details)
         if not session.writer.unwritten:
             self._attempt = session.last_attempt = attempt
             self._state_before = copy.deepcopy(session.state)
 
     def _record_failure(self, error: BaseException) -> None:
-        attempt = fail_attempt(self._attempt, error, self._conduct, self._session.store.clock())
-        self._write_end(attempt, errors=describe_error(error))
+        now = self._session.store.clock()
+        attempt = make_failed_attempt(self._attempt, error, self._conduct, now)
+        self._record_attempt_end(attempt, errors=describe_error(error))
 
-    def _write_end(
+    def _record_attempt_end(
         self, attempt: Attempt, *, errors: Sequence[str] = (), followed: bool = False
     ) -> None:
         session, seconds = self._session, round(time.monotonic() - self._started, 3)
@@ -515,7 +517,7 @@ class CurrentAttempt:
         session.record_attempt(str(attempt.ended), capture=True, followed=followed, errors=errors)
 
 
-class Session:
+class RunSession:
     """A run that this process drives: its lease, worktree, state and attempts."""
 
     def __init__(self, opening: ReopenedRun, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -524,25 +526,27 @@ class Session:
         self.hold, self.files, newest = opening.hold, opening.files, opening.newest
         created_at = time.time() if opening.is_new else None
         self.attempts = PhaseAttempts(opening.store, self.id, is_new=(newest.sequence or 0) <= 1)
-        self.writer = Writer(self.store, self.id, self.hold, self.files, newest, made_at=created_at)
+        self.writer = CheckpointWriter(
+            self.store, self.id, self.hold, self.files, newest, made_at=created_at
+        )
         self.state: dict[str, Any] = dict(newest.state)  # a phase may change it
         self.last_attempt: Attempt | None = newest.attempt
         self._current: CurrentAttempt | None = None
         self._renewer = contextlib.ExitStack()
-        self._renewer.enter_context(renew_in_thread(self.hold, self.store.repository))
+        self._renewer.enter_context(renew_lease_in_thread(self.hold, self.store.repository))
         if (
             runstate.interrupted_rewind_target(newest) is not None
         ):  # the last driver was killed in a rewind
-            self.writer.go_back(newest)
+            self.writer.go_back_to_checkpoint(newest)
 
     @property
     def pipeline(self) -> Pipeline:
         return self.writer.pipeline
 
-    def close(self) -> None:
+    def close_and_release_lease(self) -> None:
         self._renewer.close()
         try:
-            self.writer.flush()
+            self.writer.write_pending()
             self.store.close()  # writes pending notes, so the lease must still be held
             self.hold.release()
         except LeaseLost:
@@ -551,14 +555,14 @@ class Session:
             # The lease ends with this process anyway.
             self.writer.log_failures([f"cannot release the lease: {error.message}"])
         finally:
-            self._opening.close()
+            self._opening.close_stores()
 
     def check(self) -> None:
         self.hold.check()
         if self.hold.lease.cancelled:
             hint = f"to continue: git ckpt resume {self.id}"
             raise Cancelled(f"run {self.id} was cancelled", hint=hint)
-        seconds = self.seconds_left()
+        seconds = self.seconds_to_deadline()
         if seconds is not None and seconds <= 0:
             raise DeadlineReached(f"run {self.id} reached its deadline, {self.pipeline.deadline}")
 
@@ -573,7 +577,7 @@ class Session:
             self._sleep(pause_seconds)
             seconds -= pause_seconds
 
-    def seconds_left(self) -> float | None:
+    def seconds_to_deadline(self) -> float | None:
         deadline = self.pipeline.deadline
         if deadline is None:
             return None
@@ -588,9 +592,11 @@ class Session:
         attempt = self.last_attempt
         label = f"{attempt.phase}-{status}" if attempt is not None else status
         details = {"trigger": PHASE, "attempt": attempt, **details}
-        self.writer.write(label, self.state, capture=capture, followed=followed, **details)
+        self.writer.write_checkpoint(
+            label, self.state, capture=capture, followed=followed, **details
+        )
 
-    def perform(
+    def perform_phase(
         self,
         name: str,
         action: Callable[[Attempt], PhaseResult],
@@ -604,9 +610,9 @@ class Session:
         `inputs` maps names of inputs to digests of their values. With `followed`, the completion
         of the phase is not recorded at once, but together with the start of the next phase.
         """
-        require_phase_name(name)
+        require_valid_phase_name(name)
         if name in self.writer.completed:
-            return self._read_result(name, inputs)
+            return self._read_phase_result(name, inputs)
         plan = plan_attempt(self.last_attempt, name, inputs, self.attempts.attempts_at(name))
         if plan.crashed and plan.attempt.recoveries > conduct.max_recoveries:
             self._block_phase(plan.attempt, conduct)
@@ -615,7 +621,7 @@ class Session:
             self._begin_attempt(plan, conduct)
             self._current = CurrentAttempt(self, conduct, followed=followed)
             try:
-                return self._current.carry_out(action)
+                return self._current.perform_and_record(action)
             except conduct.retry_on as error:
                 last_attempt = self.last_attempt
                 ends_run = isinstance(error, LeaseLost | Cancelled | PhaseBlocked | DeadlineReached)
@@ -630,10 +636,10 @@ class Session:
             message = "a milestone belongs to a phase, and no phase is in progress"
             raise UsageError(message, hint="call milestone() in the function of a phase")
         details.setdefault("trigger", PHASE)
-        self._current.milestone(**details)
+        self._current.record_milestone(**details)
         self.check()
 
-    def _read_result(self, name: str, inputs: Mapping[str, str]) -> Any:
+    def _read_phase_result(self, name: str, inputs: Mapping[str, str]) -> Any:
         attempt = self.writer.find_completing_attempt(name)
         if attempt is None:
             return None  # recorded as complete by another tool
@@ -646,7 +652,7 @@ class Session:
         self.check()
         attempt = plan.attempt
         if not plan.is_first:
-            self.writer.flush()
+            self.writer.write_pending()
             # Files that changed after an orderly end are the work of a person: keep them.
             keeps_files = conduct.on_resume == KEEP
             if not keeps_files and not plan.crashed:
@@ -654,9 +660,9 @@ class Session:
             attempt = replace(
                 attempt, began=attempt.began or self.attempts.find_newest_start(attempt.phase)
             )
-            self.writer.remove_locks()
+            self.writer.remove_stale_locks()
             if not keeps_files and attempt.began is not None:
-                self.writer.go_back(trust.read(self.store, self.id, attempt.began))
+                self.writer.go_back_to_checkpoint(trust.read(self.store, self.id, attempt.began))
         self.last_attempt = attempt
         self.attempts.count_attempt(attempt)
         self.record_attempt("started")

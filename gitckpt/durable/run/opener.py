@@ -10,7 +10,7 @@ from typing import Any, TypedDict, Unpack
 
 from gitckpt.durable.command.watchdog import EnvTag, end_leftovers
 from gitckpt.durable.run import rewind
-from gitckpt.durable.run.writer import lock_files
+from gitckpt.durable.run.writer import lock_run_files
 from gitckpt.git.contents import unfiltered
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
@@ -28,7 +28,7 @@ from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.worktrees import opener, resumption
 
 
-class OpenOptions(TypedDict, total=False):
+class OpenRunOptions(TypedDict, total=False):
     accept_changes: bool
     again: bool
     adapter: str
@@ -52,7 +52,7 @@ class ReopenedRun:
     accepts_changes: bool
     leases: Checkpoints  # a store only for the lease, as its renewal runs in a thread
 
-    def close(self) -> None:
+    def close_stores(self) -> None:
         self.store.close()
         self.leases.close()
 
@@ -67,7 +67,6 @@ def begin_run(
     files: Mapping[str, bytes] | None = None,
     key: str | None = None,
 ) -> Checkpoint:
-    """Record the first checkpoint of a run; raise RunExists if another run has `key`."""
     run_settings = settings.read(store.repository)
     if pipeline.name is not None:
         run_settings.require_correct()
@@ -96,10 +95,7 @@ def begin_run(
 def find_or_begin(
     store: Checkpoints, name: str, *, key: str | None, base: str, state: Mapping[str, Any]
 ) -> tuple[Checkpoint, bool]:
-    """Start a run without a pipeline, or find the run that was started with `key`.
-
-    Returns the newest checkpoint of the run, and True if the run is new.
-    """
+    """Return a checkpoint of the run of `key` or of a new run; True if it is new."""
     require_text("name", name)
     try:
         return begin_run(store, name, base=base, state=state, pipeline=Pipeline(), key=key), True
@@ -114,13 +110,12 @@ def require_known_arguments(names: Iterable[str], known_names: Iterable[str]) ->
         raise UsageError(f"there is no argument {unknown_names[0]!r}", hint=hint)
 
 
-def reopen_run(store: Checkpoints, run: str, **options: Unpack[OpenOptions]) -> ReopenedRun:
-    """Acquire the lease of a run, and open its worktree, which is created if missing."""
-    require_known_arguments(options, OpenOptions.__annotations__)
+def reopen_run(store: Checkpoints, run: str, **options: Unpack[OpenRunOptions]) -> ReopenedRun:
+    require_known_arguments(options, OpenRunOptions.__annotations__)
     accepts_complete = options.get("again", False)
     newest = _read_trusted_checkpoint(store, run, trusted=options.get("trust", False))
     if not accepts_complete:
-        release_completed(store, run)
+        release_lease_of_complete_run(store, run)
     require_incomplete(store, newest, again=accepts_complete)
     source = store.repository
     with contextlib.ExitStack() as cleanups:
@@ -137,7 +132,7 @@ def reopen_run(store: Checkpoints, run: str, **options: Unpack[OpenOptions]) -> 
         # The scan takes 1 ms for 100 processes.
         env_tag = EnvTag(run, hold.lease.token, source.common_dir)
         ended_processes = [] if hold.is_first else end_leftovers(env_tag)
-        with lock_files(source, hold):
+        with lock_run_files(source, hold):
             opened = resumption.resume_checkpoint(
                 store, newest, options.get("directory"), is_driven=True
             )
@@ -172,8 +167,7 @@ def _read_trusted_checkpoint(store: Checkpoints, run: str, *, trusted: bool) -> 
     return newest
 
 
-def release_completed(store: Checkpoints, run: str) -> bool:
-    """Release the lease that a complete run still has; return whether there was one."""
+def release_lease_of_complete_run(store: Checkpoints, run: str) -> bool:
     if store.heads.move_up_and_read(run).label != ref_names.RUN_COMPLETE:
         return False
     lease = store.leases.read(run)
@@ -192,10 +186,10 @@ def _release_lease(hold: Hold) -> None:
 
 def require_incomplete(store: Checkpoints, newest: Checkpoint, *, again: bool = False) -> None:
     if newest.label == ref_names.RUN_COMPLETE and not again:
-        raise RunComplete(str(newest.run), _read_results(store, newest))
+        raise RunComplete(str(newest.run), _read_phase_results(store, newest))
 
 
-def _read_results(store: Checkpoints, newest: Checkpoint) -> dict[str, Any]:
+def _read_phase_results(store: Checkpoints, newest: Checkpoint) -> dict[str, Any]:
     # Omits phases whose checkpoints are gone.
     results: dict[str, Any] = {}
     completed_phases = newest.pipeline.completed if newest.pipeline is not None else {}

@@ -31,11 +31,8 @@ from gitckpt.store.worktrees import opener, ownership
 PATIENCE = 0.5
 
 
-def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
-    """Restore a checkpoint's commit, files and index.
-
-    Returns the ids of safety checkpoints, which hold the replaced commit, files and index.
-    """
+def restore_commit_and_files(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
+    """Restore a checkpoint; return ids of safety checkpoints with the old content."""
     safety_ids: list[str] = []
     commit, branch = store.objects.read_head()
     checkpoint = manifest.relink_commit(store.repository, checkpoint, None)[0]
@@ -59,11 +56,7 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
 
 
 def update_worktree(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[str, ...]:
-    """Restore the newest checkpoint in a worktree after its run continued elsewhere.
-
-    Returns sentences for the user, or () without changes. Raises the errors of `go_back`. The first
-    call raises WorktreeError if the worktree itself has recorded checkpoints since then.
-    """
+    """Restore the newest checkpoint in a worktree after its run continued elsewhere."""
     id_pair = ownership.read_behind_id(store.repository.git_dir)
     if id_pair is None:
         return ()
@@ -81,10 +74,10 @@ def update_worktree(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> 
         raise WorktreeError(message, hint=hint)
     safety_ids: list[str] = []
     if stale_id != newest.id:
-        remove_locks(store.repository, str(newest.run))
-        restore_output(store, files, newest)
+        remove_stale_locks(store.repository, str(newest.run))
+        restore_run_output(store, files, newest)
         try:
-            safety_ids = go_back(store, newest)
+            safety_ids = restore_commit_and_files(store, newest)
         except WorktreeError as error:
             raise _add_advice(store, newest, error) from None
     ownership.forget_behind_id(store.repository)
@@ -113,12 +106,11 @@ def _short_id(checkpoint_id: str) -> str:
 
 
 def require_restorable(store: Checkpoints, checkpoint: Checkpoint) -> None:
-    """Raise WorktreeError or LockHeld if `go_back` would fail; change nothing."""
     restorer.restore_checkpoint(store, checkpoint, dry_run=True)
     PrivateIndex(store.repository).require_user_index_unlocked()
 
 
-def restore_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) -> None:
+def restore_run_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) -> None:
     snapshot = store.capture(beside=files.added)
     tree, repository = snapshot.tree, store.repository
     if tree is None:
@@ -132,7 +124,7 @@ def restore_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) 
     files.restore_output(repository, store.objects, tree, checkpoint.tree)
 
 
-def is_redundant(
+def is_safety_redundant(
     store: Checkpoints, safety: Checkpoint, recorded: Checkpoint, target: Checkpoint
 ) -> bool:
     """Return whether `recorded` and `target` have all content of checkpoint `safety`."""
@@ -152,8 +144,7 @@ def is_redundant(
     return is_contained and index_trees[0] == index_trees[1]
 
 
-def remove_locks(repository: Repository, run: str) -> None:
-    """Remove the stale lock files that killed git processes left in a repository."""
+def remove_stale_locks(repository: Repository, run: str) -> None:
     # A git command in the worktree may lock for long, such as while its editor is open: remove no
     # locks while a git process runs there, or if the system cannot tell. Other processes release
     # locks at once: a lock file that does not change for `PATIENCE` is stale.
@@ -185,7 +176,6 @@ def _file_identity(path: str) -> tuple[int, int, int] | None:
 def fork_run(
     store: Checkpoints, checkpoint: Checkpoint, name: str | None = None, *, trusted: bool = False
 ) -> Checkpoint:
-    """Start a new run at a checkpoint; return the first checkpoint of the new run."""
     is_recorded_here = trust.is_trusted(store, checkpoint)
     if not (is_recorded_here or trusted):
         raise trust.trust_error(store, checkpoint, trust.describe(store, checkpoint))

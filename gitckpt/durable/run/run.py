@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self, Unpack
 
 from gitckpt.durable.run import attempts, rewind
-from gitckpt.durable.run.attempts import USUAL, PhaseOptions, PhaseResult, Session
-from gitckpt.durable.run.opener import OpenOptions, find_or_begin, reopen_run, require_incomplete
+from gitckpt.durable.run.attempts import USUAL, PhaseOptions, PhaseResult, RunSession
+from gitckpt.durable.run.opener import OpenRunOptions, find_or_begin, reopen_run, require_incomplete
 from gitckpt.model.arguments import (
     as_mapping,
     async_error,
@@ -38,7 +38,7 @@ from gitckpt.store.store import Store, inside
 class Run:
     """A run that this process drives; the end of its `with` block completes the run."""
 
-    def __init__(self, session: Session, remarks: Sequence[str] = ()) -> None:
+    def __init__(self, session: RunSession, remarks: Sequence[str] = ()) -> None:
         self._session, self._writer = session, session.writer
         self._store, self._remarks = Store(session.store), remarks
         self._pauses = False
@@ -88,7 +88,7 @@ class Run:
         return checkpoint, is_new
 
     @classmethod
-    def resume(cls, store: Store, run: str, **options: Unpack[OpenOptions]) -> Self:
+    def resume(cls, store: Store, run: str, **options: Unpack[OpenRunOptions]) -> Self:
         """Continue a run in its worktree, which is recreated if missing.
 
         The option `lease` is the length of the lease in microseconds; `directory` is the path of
@@ -96,7 +96,7 @@ class Run:
         Untrusted (another repository recorded the run), LeaseHeld or WorktreeError.
         """
         opening = reopen_run(inside(store), run, **options)
-        return cls(Session(opening), opening.remarks)
+        return cls(RunSession(opening), opening.remarks)
 
     @classmethod
     def fork(
@@ -104,7 +104,7 @@ class Run:
         store: Store,
         checkpoint: Checkpoint | str,
         name: str | None = None,
-        **options: Unpack[OpenOptions],
+        **options: Unpack[OpenRunOptions],
     ) -> Self:
         """Start and drive a new run at a checkpoint; the checkpoint's run stays unchanged.
 
@@ -132,7 +132,7 @@ class Run:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with self._take_turn():
+        with self._exclude_other_threads():
             try:
                 if kind is None and not self._pauses:
                     self.finish()
@@ -143,18 +143,18 @@ class Run:
 
     def close(self) -> None:
         """Release the run's lease; an incomplete run can be resumed later."""
-        with self._take_turn():
-            self._session.close()
+        with self._exclude_other_threads():
+            self._session.close_and_release_lease()
 
     def pause(self) -> None:
         """Prevent the end of the `with` block from marking the run as complete."""
-        with self._take_turn():
+        with self._exclude_other_threads():
             self._pauses = True
 
     def finish(self) -> None:
         """Record that the run is complete."""
-        with self._take_turn():
-            self._writer.write(ref_names.RUN_COMPLETE, self.state, trigger=PHASE)
+        with self._exclude_other_threads():
+            self._writer.write_checkpoint(ref_names.RUN_COMPLETE, self.state, trigger=PHASE)
 
     @property
     def id(self) -> str:
@@ -184,7 +184,7 @@ class Run:
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         require_type("state", state, dict, "a dict of names to values")
-        with self._take_turn():
+        with self._exclude_other_threads():
             self._session.state = state
 
     @property
@@ -230,12 +230,12 @@ class Run:
                 raise async_error("work", work)
             return PhaseResult(result)
 
-        with self._take_turn():
+        with self._exclude_other_threads():
             require_callable("work", work)
             require_type("conduct", conduct, PhaseOptions, "a PhaseOptions")
             input_values = as_mapping("inputs", inputs)
             input_digests = attempts.digest_inputs(input_values)
-            return self._session.perform(name, action, inputs=input_digests, conduct=conduct)
+            return self._session.perform_phase(name, action, inputs=input_digests, conduct=conduct)
 
     def milestone(
         self,
@@ -249,15 +249,15 @@ class Run:
 
         Raises UsageError outside of a phase, and the errors of `check` if the run must stop.
         """
-        with self._take_turn():
+        with self._exclude_other_threads():
             self._session.milestone(
                 trigger=trigger, message=message, progress=progress, errors=errors
             )
 
     def skip(self, name: str, result: Any = None, *, message: str | None = None) -> None:
         """Record that a phase is skipped, with its `result` and the reason in `message`."""
-        with self._take_turn():
-            attempts.require_phase_name(name)
+        with self._exclude_other_threads():
+            attempts.require_valid_phase_name(name)
             number = self._session.attempts.attempts_at(name) + 1
             json_result = attempts.to_json(result)
             self._session.last_attempt = Attempt(name, number, ended="skipped", result=json_result)
@@ -265,14 +265,14 @@ class Run:
 
     def redo(self, name: str, *, record: bool = False) -> None:
         """Mark a phase and all later phases as incomplete; `record` writes a checkpoint."""
-        with self._take_turn():
+        with self._exclude_other_threads():
             require_text("name", name)
             session = self._session
             if record:
                 name = attempts.find_phase(
                     name, session.attempts.list_phases(self.completed), self.id
                 )
-            self._writer.mark_incomplete(name)
+            self._writer.mark_phase_incomplete(name)
             last = self.last_attempt
             if last is not None and last.phase == name:
                 # The caller has resolved what blocked the phase.
@@ -283,11 +283,11 @@ class Run:
 
     def restart(self, name: str) -> None:
         """Restore files and state from the start of a phase; mark the phase as incomplete."""
-        with self._take_turn():
+        with self._exclude_other_threads():
             require_text("name", name)
             start_checkpoint = self._session.attempts.find_first_start(name)
             if start_checkpoint is not None:
-                self._writer.go_back(start_checkpoint)
+                self._writer.go_back_to_checkpoint(start_checkpoint)
                 self.state = dict(start_checkpoint.state)
             self.redo(name)
 
@@ -297,7 +297,7 @@ class Run:
         Records a checkpoint of the current files first. Raises the errors of `Store.read`,
         UsageError if the checkpoint belongs to another run, WorktreeError or CkptError.
         """
-        with self._take_turn():
+        with self._exclude_other_threads():
             target = checkpoint
             if not isinstance(target, Checkpoint):
                 target = self._session.store.read(target)
@@ -307,17 +307,17 @@ class Run:
                 hint = f"list the checkpoints of the run: git ckpt list --run {self.id}"
                 raise UsageError(message, hint=hint)
             target = trust.read(self._session.store, self.id, target.id)
-            self._writer.remove_locks()
+            self._writer.remove_stale_locks()
             rewind.require_restorable(self._session.store, target)
-            message = rewind_message(target.id)
-            self._writer.write(REWINDING, self.state, capture=True, trigger=PHASE, message=message)
+            details: Any = {"trigger": PHASE, "message": rewind_message(target.id)}
+            self._writer.write_checkpoint(REWINDING, self.state, capture=True, **details)
             if self.unwritten:  # the current files are not recorded yet, so do not change them
                 reason = self.unwritten[-1]
-                self._writer.drop_last_pending()
+                self._writer.drop_last_pending_checkpoint()
                 problem = f"the current files cannot be recorded: {reason}"
                 hint = f"fix the cause, then: git ckpt resume {target.id} --rewind"
                 raise CkptError(f"cannot rewind run {self.id}: {problem}", hint=hint)
-            self._writer.go_back(target)
+            self._writer.go_back_to_checkpoint(target)
             self.state = dict(target.state)
             attempt = target.attempt
             self._session.last_attempt = attempt if attempt and attempt.ended else None
@@ -333,7 +333,7 @@ class Run:
         self._session.wait(seconds)
 
     @contextlib.contextmanager
-    def _take_turn(self) -> Iterator[None]:
+    def _exclude_other_threads(self) -> Iterator[None]:
         # Another thread gets an error at once: waiting would hide that phases have an order.
         if not self._lock.acquire(blocking=False):
             message = f"another thread uses run {self.id}: phases of a run cannot run in parallel"
@@ -348,10 +348,10 @@ class Run:
         pipeline = replace(self._writer.pipeline, completed=dict(completed))
         details["attempt"] = self.last_attempt or Attempt("rewind", ended=attempts.COMPLETE)
         details |= {"trigger": PHASE, "pipeline": pipeline}
-        self._writer.write(REWOUND, self.state, capture=True, **details)
+        self._writer.write_checkpoint(REWOUND, self.state, capture=True, **details)
 
 
-def session_of(run: Run) -> Session:
+def session_of(run: Run) -> RunSession:
     return run._session  # noqa: SLF001 - the only access to it
 
 

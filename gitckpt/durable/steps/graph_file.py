@@ -31,8 +31,7 @@ _STATE_KEYS = ("loop_state", "track_id")
 _SEE_MIRROR = "check mirror in gitckpt.toml"
 
 
-def find_mirror_problem(pattern: str) -> str | None:
-    """Return why `pattern` is not a valid path of a mirror file; None if it is valid."""
+def find_mirror_path_problem(pattern: str) -> str | None:
     if os.path.isabs(pattern) or not pattern.isprintable() or "\\" in pattern:
         return "must be relative to the top of the worktree"
     if not _is_in_worktree(pattern):
@@ -49,8 +48,7 @@ def _is_in_worktree(path: str) -> bool:
     return not any(name in ("", ".", "..") or name.lower() in (".git", PRIVATE) for name in names)
 
 
-def write_mirror(repository: Repository, pattern: str, state: Mapping[str, Any]) -> str:
-    """Write a run's state as JSON to its mirror file; return the file's relative path."""
+def write_state_mirror(repository: Repository, pattern: str, state: Mapping[str, Any]) -> str:
     track = state.get("track_id")
     # Check the final path: with a track name inserted, it may differ from its pattern.
     mirror_path = pattern.replace(TRACK, track) if isinstance(track, str) else ""
@@ -63,7 +61,7 @@ def write_mirror(repository: Repository, pattern: str, state: Mapping[str, Any])
     json_text = json.dumps(jsonable.to_json(state), indent=2, ensure_ascii=False) + "\n"
     try:
         _make_directories(worktree, os.path.dirname(mirror_path))
-        _require_mirror_of(path, mirror_path, str(track))
+        _require_mirror_of_track(path, mirror_path, str(track))
         administration.write_worktree_file(
             repository, path, json_text.encode("utf-8", "surrogatepass")
         )
@@ -82,7 +80,7 @@ def _make_directories(top: str, directory: str) -> None:
             os.mkdir(path)
 
 
-def _require_mirror_of(path: str, name: str, track: str) -> None:
+def _require_mirror_of_track(path: str, name: str, track: str) -> None:
     if not os.path.lexists(path):
         return
     try:
@@ -108,20 +106,19 @@ _PRESET_FILE = os.path.join(os.path.dirname(__file__), "superpowers.toml")
 
 
 def read_graph(path: str, name: str) -> Graph:
-    """Return the step graph `name` from the file `path` or from the built-in preset."""
-    return _find_graph(name, text_of(path), path)
+    return _parse_and_find_graph(name, text_of(path), path)
 
 
-def read_head_graph(repository: Repository, name: str) -> Graph:
-    return _find_graph(name, settings.head_text(repository), f"HEAD:{settings.FILE}")
+def read_graph_at_head(repository: Repository, name: str) -> Graph:
+    return _parse_and_find_graph(name, settings.head_text(repository), f"HEAD:{settings.FILE}")
 
 
-def _find_graph(name: str, text: str, path: str) -> Graph:
+def _parse_and_find_graph(name: str, text: str, path: str) -> Graph:
     graphs = parse_graphs(text, path)
     if name in graphs:
         return graphs[name]
     if name == SUPERPOWERS:
-        return read_preset()
+        return read_preset_graph()
     names = list(dict.fromkeys((*graphs, SUPERPOWERS)))
     similar_name = closest_word(name, names)
     hint = f"there are: {', '.join(names)}; define others in {os.path.basename(path)}"
@@ -131,11 +128,11 @@ def _find_graph(name: str, text: str, path: str) -> Graph:
 
 
 @functools.cache
-def read_preset() -> Graph:
+def read_preset_graph() -> Graph:
     return parse_graphs(text_of(_PRESET_FILE), "preset superpowers")[SUPERPOWERS]
 
 
-def read_preset_text() -> str:
+def read_preset_graph_text() -> str:
     return text_of(_PRESET_FILE)
 
 
@@ -148,12 +145,12 @@ def parse_graphs(text: str, path: str) -> dict[str, Graph]:
 def _parse_graph(name: str, table: Table) -> Graph:
     table.only(_GRAPH_KEYS)
     mirror = table.text("mirror", one_line=True)
-    mistake = find_mirror_problem(mirror) if mirror is not None else None
+    mistake = find_mirror_path_problem(mirror) if mirror is not None else None
     if mistake is not None:
         hint = 'such as "conductor/tracks/{track}/metadata.json"'
         table.complain(f"mirror of {table.label} {mistake}", "mirror", hint=hint)
     if name == SUPERPOWERS and mirror is not None and {*table.values} <= {"mirror", "description"}:
-        return replace(read_preset(), mirror=mirror)  # with the preset's steps
+        return replace(read_preset_graph(), mirror=mirror)  # with the preset's steps
     tables = table.tables("steps", "step")
     if not tables:
         table.complain(f"{table.label} has no steps", "steps", hint=f"add [[steps.{name}.steps]]")
@@ -165,7 +162,7 @@ def _parse_graph(name: str, table: Table) -> Graph:
         for i, entry in enumerate(tables)
     )
     aliases = table.strings("aliases", f"aliases of {table.label}")
-    _check_names(table, tables, names, aliases)
+    _check_step_names(table, tables, names, aliases)
     _check_edges(table, tables, steps)
     return Graph(
         name=name,
@@ -202,7 +199,7 @@ def _parse_step(table: Table, names: Sequence[str], following: str) -> StepDefin
     )
 
 
-def _check_names(
+def _check_step_names(
     graph: Table, tables: Sequence[Table], names: Sequence[str], aliases: dict[str, str]
 ) -> None:
     reserved = {normalize_name(name): name for name in (COMPLETE, NOT_STARTED)}

@@ -46,7 +46,7 @@ class Reported:
     is_new: bool  # the report started the run
 
 
-def find_target(
+def find_report_target(
     store: Checkpoints,
     *,
     run: str | None = None,
@@ -69,7 +69,7 @@ def find_target(
     raise UsageError("no run is named", hint=hint)
 
 
-def read_newest(store: Checkpoints, target: ReportTarget) -> Checkpoint:
+def read_newest_checkpoint(store: Checkpoints, target: ReportTarget) -> Checkpoint:
     if target.run is not None:
         return store.heads.move_up_and_read(target.run)
     hint = f"start one: git ckpt step start STEP --track {shell_quoted(str(target.track))}"
@@ -90,7 +90,7 @@ def find_graph(store: Checkpoints, state: Mapping[str, Any], requested: str | No
         if not store.rules.read().problem:  # the mistake is in the graph itself
             raise
         try:
-            return graph_file.read_head_graph(store.repository, name)
+            return graph_file.read_graph_at_head(store.repository, name)
         except CkptError:
             raise error from None
 
@@ -99,12 +99,12 @@ def find_worktree(store: Checkpoints, run: str) -> str | None:
     return ownership.worktrees_of_runs(store.repository).get(run, store.repository.worktree)
 
 
-def _worktree_repository(store: Checkpoints, run: str) -> Repository | None:
+def _open_run_worktree(store: Checkpoints, run: str) -> Repository | None:
     path = ownership.worktrees_of_runs(store.repository).get(run)
     return administration.open_linked_worktree(store.repository, path) if path is not None else None
 
 
-def report(
+def record_report(
     store: Checkpoints,
     target: ReportTarget,
     step_report: StepReport,
@@ -115,24 +115,25 @@ def report(
 ) -> Reported:
     """Record a report as a checkpoint; repeating it with the same id records nothing."""
     if checkpoint_id is not None:
-        earlier_report = _find_recorded(store, target, step_report, checkpoint_id)
+        earlier_report = _find_repeated_report(store, target, step_report, checkpoint_id)
         if earlier_report is not None:
             return earlier_report
         step_report = replace(step_report, checkpoint_id=checkpoint_id)
     if target.run is not None and not _starts_run(store, target, step_report):
-        return _report_to_run(store, target, step_report, graph, files=files)
+        return _record_report_in_run(store, target, step_report, graph, files=files)
     assert target.track is not None
     with FileLock(os.path.join(store.repository.make_private_dir(), _LOCK), _PATIENCE):
         # Another process may have started the run.
         target = replace(target, run=find_run_of_track(store, target.track))
         if target.run is not None and not _starts_run(store, target, step_report):
-            return _report_to_run(store, target, step_report, graph, files=files)
+            return _record_report_in_run(store, target, step_report, graph, files=files)
         step_graph = find_graph(store, {}, graph)
-        checkpoint = _save(store, replace(target, run=None), step_graph, step_report, files=files)
+        target = replace(target, run=None)
+        checkpoint = _save_report(store, target, step_graph, step_report, files=files)
     return Reported(checkpoint, step_graph, is_new=True)
 
 
-def _find_recorded(
+def _find_repeated_report(
     store: Checkpoints, target: ReportTarget, step_report: StepReport, checkpoint_id: str
 ) -> Reported | None:
     if not ids.is_checkpoint_id(checkpoint_id):
@@ -149,23 +150,23 @@ def _find_recorded(
         raise UsageError(problem, hint="give each report a different id")
     # The first call may have been killed before it moved the run's head or wrote the mirror.
     store.heads.move_up(checkpoint.run)
-    worktree_repository = _worktree_repository(store, checkpoint.run) or store.repository
-    _write_mirror(store, worktree_repository, step_graph, checkpoint.run)
+    worktree_repository = _open_run_worktree(store, checkpoint.run) or store.repository
+    _write_state_mirror(store, worktree_repository, step_graph, checkpoint.run)
     return Reported(checkpoint, step_graph, is_new=False)
 
 
-def _write_mirror(store: Checkpoints, repository: Repository, graph: Graph, run: str) -> None:
+def _write_state_mirror(store: Checkpoints, repository: Repository, graph: Graph, run: str) -> None:
     if graph.mirror is None or repository.worktree is None:
         return  # the graph has no mirror file
     try:
         # Read the state under the lock: the last of two reporters then writes the newest state.
         with FileLock(os.path.join(repository.make_private_dir(), _MIRROR_LOCK), _PATIENCE):
-            graph_file.write_mirror(repository, graph.mirror, store.heads.read(run).state)
+            graph_file.write_state_mirror(repository, graph.mirror, store.heads.read(run).state)
     except CkptError as error:
         store.announce(error.message)
 
 
-def _report_to_run(
+def _record_report_in_run(
     store: Checkpoints,
     target: ReportTarget,
     step_report: StepReport,
@@ -174,25 +175,25 @@ def _report_to_run(
     files: bool,
 ) -> Reported:
     run = str(target.run)
-    newest_checkpoint = store.heads.read(run)
-    step_graph = find_graph(store, newest_checkpoint.state, graph)
-    worktree = _worktree_repository(store, run)
-    if worktree is None and newest_checkpoint.pipeline is not None:
+    newest = store.heads.read(run)
+    step_graph = find_graph(store, newest.state, graph)
+    worktree = _open_run_worktree(store, run)
+    if worktree is None and newest.pipeline is not None:
         # The run's worktree is gone, and resume recreates it from the newest checkpoint: record the
         # run's commit, not the one that is checked out here.
         if files:
             hint = f"recreate the worktree: git ckpt resume {run} --no-run"
             raise UsageError(f"the worktree of run {run} is gone", hint=hint)
-        checkpoint = _save(store, target, step_graph, step_report, base=newest_checkpoint.git_sha)
+        checkpoint = _save_report(store, target, step_graph, step_report, base=newest.git_sha)
     elif worktree is None or os.path.samefile(worktree.git_dir, store.repository.git_dir):
-        checkpoint = _save(store, target, step_graph, step_report, files=files)
+        checkpoint = _save_report(store, target, step_graph, step_report, files=files)
     else:
         with store.seen_from(worktree, "plumbing") as run_store:
-            checkpoint = _save(run_store, target, step_graph, step_report, files=files)
+            checkpoint = _save_report(run_store, target, step_graph, step_report, files=files)
     return Reported(checkpoint, step_graph, is_new=False)
 
 
-def _save(
+def _save_report(
     store: Checkpoints, target: ReportTarget, graph: Graph, step_report: StepReport, **options: Any
 ) -> Checkpoint:
     run, track = target.run, target.track
@@ -228,14 +229,14 @@ def _save(
         checkpoint = store.save(label, limits=store.rules.limits().automatic(), **kwargs)
     else:
         checkpoint = store.record(label, **options, **kwargs)
-    _write_mirror(store, store.repository, graph, str(checkpoint.run))
+    _write_state_mirror(store, store.repository, graph, str(checkpoint.run))
     return checkpoint
 
 
 def _starts_run(store: Checkpoints, target: ReportTarget, step_report: StepReport) -> bool:
     if target.run is None:
         return True
-    return target.by_track and step_report.action == START and _is_complete(store, target.run)
+    return target.by_track and step_report.action == START and _is_run_complete(store, target.run)
 
 
 def _read_graph_name(state: Mapping[str, Any]) -> str | None:
@@ -244,7 +245,7 @@ def _read_graph_name(state: Mapping[str, Any]) -> str | None:
     return name if isinstance(name, str) else graph_file.SUPERPOWERS if loop_table else None
 
 
-def _is_complete(store: Checkpoints, run: str) -> bool:
+def _is_run_complete(store: Checkpoints, run: str) -> bool:
     newest = store.heads.read(run)
     if newest.label == ref_names.RUN_COMPLETE:
         return True
@@ -252,7 +253,6 @@ def _is_complete(store: Checkpoints, run: str) -> bool:
 
 
 def find_run_of_track(store: Checkpoints, track: str) -> str | None:
-    """Return the track's newest open run, else its newest complete run, else None."""
     if not track.strip() or not track.isprintable():
         raise UsageError(f"{track!r} is not a track name", hint="such as --track add-login")
     slug = ids.make_slug(track)
@@ -263,7 +263,7 @@ def find_run_of_track(store: Checkpoints, track: str) -> str | None:
             continue
         if store.heads.is_local(run) and store.heads.read(run).state.get(TRACK) == track:
             newest_run = newest_run or run
-            if not _is_complete(store, run):
+            if not _is_run_complete(store, run):
                 return run
     return newest_run
 

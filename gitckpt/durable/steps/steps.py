@@ -70,7 +70,7 @@ class Steps:
         self._store = inside(store)
         require_text("run", run, may_be_none=True)
         require_text("track", track, may_be_none=True)
-        self._target = journal.find_target(self._store, run=run, track=track)
+        self._target = journal.find_report_target(self._store, run=run, track=track)
 
     @staticmethod
     def run_about(store: Store, track: str) -> str | None:
@@ -108,7 +108,7 @@ class Steps:
         if said.verdict is not None:
             said = replace(said, verdict=said.verdict.strip().upper())
         options: Any = {"graph": graph, "files": files, "checkpoint_id": checkpoint_id}
-        reported = journal.report(self._store, self._target, said, **options)
+        reported = journal.record_report(self._store, self._target, said, **options)
         self._target = replace(self._target, run=reported.checkpoint.run)
         return reported
 
@@ -119,7 +119,7 @@ class Steps:
 
     def newest(self) -> Checkpoint:
         """Return the run's newest checkpoint; its state has the records of all steps."""
-        return journal.read_newest(self._store, self._target)
+        return journal.read_newest_checkpoint(self._store, self._target)
 
     def graph(self) -> Graph:
         """Return the step graph of the run."""

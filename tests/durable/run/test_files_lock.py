@@ -12,7 +12,7 @@ import pytest
 
 from gitckpt import Run
 from gitckpt.durable.run import writer
-from gitckpt.durable.run.writer import lock_files
+from gitckpt.durable.run.writer import lock_run_files
 from gitckpt.git.lock import FileLock
 from gitckpt.store.retention import sweep
 from gitckpt.store.store import inside
@@ -96,9 +96,9 @@ def test_a_lock_file_that_somebody_deletes_meanwhile_is_given_back_all_the_same(
         run = str(Run.begin(store, "r")[0].run)
         hold = hold_run(store, run, "a test")
         path = Path(make_private_dir(store)) / f"files.{run}.lock"
-        with lock_files(inside(store).repository, hold):
+        with lock_run_files(inside(store).repository, hold):
             path.unlink()
-        with lock_files(inside(store).repository, hold):
+        with lock_run_files(inside(store).repository, hold):
             path.unlink()
             with FileLock(str(path), 0) as is_got:
                 assert is_got

@@ -242,7 +242,7 @@ def test_a_lock_that_somebody_holds_is_left_alone_and_one_that_is_left_goes(
         assert committing.stdout is not None
         committing.stdout.read(1)
         assert lock.exists()
-        rewind.remove_locks(inside(run.store).repository, run.id)
+        rewind.remove_stale_locks(inside(run.store).repository, run.id)
         assert lock.exists()
         os.killpg(committing.pid, signal.SIGKILL)
         committing.wait()
@@ -251,7 +251,7 @@ def test_a_lock_that_somebody_holds_is_left_alone_and_one_that_is_left_goes(
             "git", run.path
         ):  # the shell is gone; its children may take a moment longer
             time.sleep(0.01)
-        rewind.remove_locks(inside(run.store).repository, run.id)
+        rewind.remove_stale_locks(inside(run.store).repository, run.id)
         assert not lock.exists()
 
 

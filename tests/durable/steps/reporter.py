@@ -27,7 +27,7 @@ def main() -> None:
                 notes=f"{worker}/{number}",
                 outputs=(f"{worker}/{number}",),
             )
-            done = journal.report(inside(store), journal.ReportTarget(run), said)
+            done = journal.record_report(inside(store), journal.ReportTarget(run), said)
             sys.stdout.write(f"{done.checkpoint.id}\n")
             sys.stdout.flush()
 

@@ -117,8 +117,8 @@ class TestMany:
             "from gitckpt.git.repository import open_repository; "
             "from gitckpt.store.checkpoints import Checkpoints;"
             "store = Checkpoints(open_repository('.'), 'plumbing');"
-            "where = journal.find_target(store, track='t'); sys.stdin.read();"
-            "print(journal.report(store, where, StepReport('progress', 'PLAN', "
+            "where = journal.find_report_target(store, track='t'); sys.stdin.read();"
+            "print(journal.record_report(store, where, StepReport('progress', 'PLAN', "
             "notes=sys.argv[1])).is_new)"
         )
         racers = [
@@ -284,7 +284,7 @@ class TestWhichRun:
         opened = store.resume(head_of(store, runs[2]))
         with Store.open(opened.path, adapter="plumbing") as within:
             env = {"CKPT_RUN": runs[1]}
-            place = journal.find_target
+            place = journal.find_report_target
             assert place(inside(within), run=runs[0], track="t", environ=env).run == runs[0]
             assert place(inside(within), track="t", environ=env).run == runs[1]
             assert place(inside(within), track="t", environ={}).run == runs[2]
@@ -294,16 +294,16 @@ class TestWhichRun:
 
     def test_a_prefix_will_do_where_it_is_one_of_one_run(self, plain: Store) -> None:
         run = str(begin_run(inside(plain), "a", state={}, pipeline=Pipeline()).run)
-        assert journal.find_target(inside(plain), run=run[:-1], environ={}).run == run
+        assert journal.find_report_target(inside(plain), run=run[:-1], environ={}).run == run
         begin_run(inside(plain), "ab", state={}, pipeline=Pipeline())
         with pytest.raises(AmbiguousError):
-            journal.find_target(inside(plain), run=run[:8], environ={})
+            journal.find_report_target(inside(plain), run=run[:8], environ={})
         with pytest.raises(NotFoundError):
-            journal.find_target(inside(plain), run="2026", environ={})
+            journal.find_report_target(inside(plain), run="2026", environ={})
 
     def test_none_said(self, plain: Store) -> None:
         with pytest.raises(UsageError, match="no run is named"):
-            journal.find_target(inside(plain), environ={})
+            journal.find_report_target(inside(plain), environ={})
 
     def test_tracks_with_one_slug_are_two_runs(self, plain: Store) -> None:
         one = report(plain, None, "start", "PLAN", track="add login")
@@ -327,7 +327,7 @@ class TestWhichRun:
     @pytest.mark.parametrize("track", ["", " ", "a\nb", "\x1b[31m"])
     def test_a_track_is_one_line(self, plain: Store, track: str) -> None:
         with pytest.raises(UsageError, match="is not a track name"):
-            journal.find_target(inside(plain), track=track, environ={})
+            journal.find_report_target(inside(plain), track=track, environ={})
 
 
 class TestFromWhere:

@@ -257,7 +257,7 @@ def read_config(data: bytes) -> None:
     text = data.decode("utf-8", "surrogateescape")
     with contextlib.suppress(CkptError):
         for each in definition.parse_pipelines(text, "gitckpt.toml", STEPS).values():
-            each.digest()
+            each.value_digests()
     with contextlib.suppress(CkptError):
         graph_file.parse_graphs(text, "gitckpt.toml")
 

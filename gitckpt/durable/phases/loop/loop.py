@@ -20,7 +20,7 @@ from gitckpt.durable.agent.clients import remove_controls
 from gitckpt.durable.command.execution import DEADLINE, EXIT, CommandResult, Timeouts, last_line
 from gitckpt.durable.phases import command, options
 from gitckpt.durable.phases import command as agents
-from gitckpt.durable.pipeline.launch import RESUMED, Context
+from gitckpt.durable.pipeline.launch import RESUMED, PhaseContext
 from gitckpt.durable.run.attempts import AgentUnusable, DeadlineReached, PhaseFailed, PhaseResult
 from gitckpt.git.files import private_dirs
 from gitckpt.git.worktree import administration
@@ -104,17 +104,17 @@ def require_valid(template: str) -> None:
 class Documents:
     """Finds the plan and the prompt template in the worktree or in the run's inputs."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: PhaseContext) -> None:
         self._context = context
         # Candidate paths of the plan; the first path that exists is used.
         self.plans = [line.strip() for line in context.option("plan").splitlines() if line.strip()]
 
     def find_plan(self, memory: dict[str, Any]) -> str:
         """Return the path of the plan; first copy a plan from the inputs to the worktree."""
-        run = self._context.run
+        context, run = self._context, self._context.run
         for path in self.plans:
             target = os.path.join(run.path, path)
-            copies = [(name, self._context.copy_of(name)) for name in self._context.inputs_at(path)]
+            copies = [(name, context.path_of_copy(name)) for name in context.input_names_at(path)]
             name, copy_path = next((pair for pair in copies if os.path.isfile(pair[1])), ("", ""))
             # The worktree lacks a plan that is not committed. `memory["plan"]` is the digest of the
             # copied plan: copy again only after a person accepted a changed plan.
@@ -133,7 +133,7 @@ class Documents:
         path = self._context.option("prompt")
         if not path:
             return read_default_template()
-        data = self._context.read_content(path, "the template of the prompt")
+        data = self._context.read_input_or_file(path, "the template of the prompt")
         return data.decode("utf-8", "replace").replace("\r\n", "\n")
 
     def _write_copy(self, copy: str, path: str) -> None:
@@ -321,10 +321,10 @@ _MAX_DENIED = 3
 
 
 class Loop:
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: PhaseContext) -> None:
         self._context = context
         self._run = context.run
-        self._env = context.environment()
+        self._env = context.command_environment()
         self._files = os.path.join(context.run.files.path, "agent")
         self._documents = Documents(context)
         try:
@@ -401,7 +401,7 @@ class Loop:
         notes = (self._env["CKPT_REVISION"], self._describe_resumption() if is_first_call else "")
         prompt = build_prompt(self._documents.read_template(), task, test_failure, *notes)
         budget = options.max_budget - memory["cost_usd"] if options.max_budget else None
-        context, time_left = self._context, self._run.seconds_left()
+        context, time_left = self._context, self._run.seconds_to_deadline()
         agent = Agent(self._client, self._run.path, self._env, context.watchdog, self._files)
         session = memory["session"] if options.conversation == CONTINUE else None
         timeouts = Timeouts(options.agent_timeout, options.idle_timeout, time_left)

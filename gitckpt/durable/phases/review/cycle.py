@@ -258,7 +258,7 @@ class AskableAgent(Protocol):
 
 
 class Journal(Protocol):
-    """The methods of a run's `Session` by which a review records its progress."""
+    """The methods of a run's `RunSession` by which a review records its progress."""
 
     state: dict[str, Any]  # JSON values; the next attempt starts with these values
 
@@ -266,7 +266,7 @@ class Journal(Protocol):
     def id(self) -> str: ...
 
     @property
-    def milestone(self) -> Callable[..., object]: ...  # as `Session.milestone`
+    def milestone(self) -> Callable[..., object]: ...  # as `RunSession.milestone`
 
     def check(self) -> None: ...
 

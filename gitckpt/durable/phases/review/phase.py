@@ -16,7 +16,7 @@ from gitckpt.durable.phases.command import ShowLine, ask_with_retries, require_i
 from gitckpt.durable.phases.review import state as review_state
 from gitckpt.durable.phases.review.cycle import Commits, Reply, Review, ReviewOptions
 from gitckpt.durable.phases.review.state import CycleState, ReviewFinding
-from gitckpt.durable.pipeline.launch import Context
+from gitckpt.durable.pipeline.launch import PhaseContext
 from gitckpt.durable.run.attempts import DeadlineReached, PhaseResult
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, replace
@@ -87,7 +87,7 @@ _FORCE = "force"
 _TASK_FILE = "refactoring"  # file in the run's directory with the changed task
 
 
-def perform_review(context: Context) -> PhaseResult:
+def perform_review(context: PhaseContext) -> PhaseResult:
     options = parse_options(context.option)
     timeout = _parse_agent_timeout(context.option)
     run = context.run
@@ -113,7 +113,7 @@ def perform_review(context: Context) -> PhaseResult:
     if options.epic:
         kwargs["file"] = IssueFiling(Beads(options.epic, f"ckpt-{run.id}", ask_tracker), tell).file
     kwargs["refactor"] = lambda: _read_changed_task(run.files.path)
-    commits = Commits(run.path, context.environment())
+    commits = Commits(run.path, context.command_environment())
     verdict = Review(run, coder, reviewer, commits, options, **kwargs).run_cycles()
     keys = ("id", "severity", "status")
     findings = [{key: getattr(finding, key) for key in keys} for finding in verdict.findings]
@@ -213,7 +213,7 @@ class IssueFiling:
 class _Agent:
     """Calls the client program of the coder or the reviewer, for `timeout` seconds."""
 
-    context: Context
+    context: PhaseContext
     client: Client
     role: str
     timeout: float
@@ -221,13 +221,13 @@ class _Agent:
 
     def ask(self, prompt: str, session: str | None, env: Mapping[str, str]) -> Reply:
         context, run = self.context, self.context.run
-        variables = context.environment()
+        variables = context.command_environment()
         require_installed(self.client, variables, run, self.role)
         files = os.path.join(run.files.path, self.role)
         agent = Agent(self.client, run.path, {**variables, **env}, context.watchdog, files)
 
         def call_client() -> Answer:
-            timeouts = Timeouts(self.timeout, None, run.seconds_left())
+            timeouts = Timeouts(self.timeout, None, run.seconds_to_deadline())
             options: dict[str, Any] = {"patience": timeouts, "budget": self._remaining_budget()}
             return agent.ask(
                 prompt, context.output, context.check_and_tick, session=session, **options

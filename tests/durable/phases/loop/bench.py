@@ -17,11 +17,11 @@ import pytest
 from gitckpt import Checkpoint, Observer, Query, Run, Store
 from gitckpt.durable.agent.clients import STDIN, Claude, Client
 from gitckpt.durable.driver import driver
-from gitckpt.durable.driver.driver import CONTINUE, Driver
+from gitckpt.durable.driver.driver import CONTINUE, RunDriver
 from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.durable.pipeline import launch
 from gitckpt.durable.pipeline.definition import PipelineDefinition, parse_pipelines
-from gitckpt.durable.run.attempts import CurrentAttempt, Session
+from gitckpt.durable.run.attempts import CurrentAttempt, RunSession
 from gitckpt.durable.run.opener import reopen_run
 from gitckpt.model.checkpoint import LOOP
 from gitckpt.store.store import inside
@@ -188,11 +188,11 @@ class Bench:
             forget: keys of the state to remove, as the phase no longer needs them.
         """
         opening = reopen_run(inside(self.store), self.run, adapter="plumbing", again=True)
-        opened = Run(Session(opening, self.sleeper))
+        opened = Run(RunSession(opening, self.sleeper))
         try:
             if again is not None:
                 driver.redo_phase(opened, again, forget)
-            self._driver(opened).drive()
+            self._driver(opened).drive_run()
             opened.finish()
         finally:
             opened.close()
@@ -205,7 +205,7 @@ class Bench:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(CurrentAttempt, "_record_failure", lambda *_: None)
             with pytest.raises(Killed):
-                self._driver(opened).drive()
+                self._driver(opened).drive_run()
         crash(opened)
         self.listener.kill_at = None
         return opened
@@ -262,8 +262,8 @@ class Bench:
             if line.startswith("[loop] ")
         ]
 
-    def _driver(self, run: Run) -> Driver:
-        return Driver(run, self.definition, self.listener, agents={"fake": self.client})
+    def _driver(self, run: Run) -> RunDriver:
+        return RunDriver(run, self.definition, self.listener, agents={"fake": self.client})
 
     def _calls(self, kind: str) -> list[Path]:
         return sorted(self._asked.glob(f"*.{kind}"), key=lambda path: int(path.stem))
