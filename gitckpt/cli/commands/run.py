@@ -49,7 +49,7 @@ def run(
         terminal.out_document(Pipelines.preset(pipeline).encode())
         return 0
     from gitckpt.cli import driver
-    from gitckpt.durable.phases.options import make_slug
+    from gitckpt.durable.phases.options import make_branch_slug
     from gitckpt.durable.pipeline import definition as pipelines
 
     inputs = driver.parse_inputs(input_ or [])
@@ -57,9 +57,13 @@ def run(
     mode = pipelines.parse_autonomy(autonomy) if autonomy is not None else None
     name, subject = pipeline, pipeline
     if pipeline.endswith(".md") or (os.path.isfile(pipeline) and os.sep in pipeline):
-        name, subject, inputs = "plan-to-pr", make_slug(pipeline), {"plan": pipeline, **inputs}
+        name, subject, inputs = (
+            "plan-to-pr",
+            make_branch_slug(pipeline),
+            {"plan": pipeline, **inputs},
+        )
     elif pipeline == "plan-to-pr" and inputs.get("plan"):
-        subject = make_slug(inputs["plan"])
+        subject = make_branch_slug(inputs["plan"])
     if dry_run:
         with open_store() as store:
             _print_preview(Pipelines(store).preview(name, inputs), mode)
@@ -84,10 +88,10 @@ def _start(pipeline: str, inputs: Mapping[str, str], arguments: str, **start_opt
 
 
 def _print_preview(preview: Preview, mode: str | None) -> None:
-    from gitckpt.durable.pipeline.definition import describe_redefinition
+    from gitckpt.durable.pipeline.definition import describe_client_override
 
     definition = preview.definition
-    if (warning := describe_redefinition(definition)) is not None:
+    if (warning := describe_client_override(definition)) is not None:
         terminal.warn(warning)
     autonomy = mode or definition.autonomy
     terminal.out(f"pipeline {definition.name}, {autonomy}, from {definition.source}")
@@ -143,13 +147,17 @@ def loop(
     The plan is done when its issues are closed and the tests pass. Prints the id of the run. Each
     iteration is a checkpoint. After a kill, git ckpt resume ID repeats the last iteration.
     """
-    from gitckpt.durable.phases.options import make_slug
+    from gitckpt.durable.phases.options import make_branch_slug
 
     options.refuse(not plan, "the plan's name is empty", "name its file: git ckpt loop PLAN.md")
     input_texts = {name: str(value) for name, value in inputs.items() if value} | {"plan": plan}
     input_texts |= {"issues": " ".join(issue)} if issue else {}
     input_texts |= {"until_tests_pass": "yes"} if until_tests_pass else {}
-    start_options = {"about": make_slug(plan), "base": base, "timeout": _parse_time_limit(timeout)}
+    start_options = {
+        "about": make_branch_slug(plan),
+        "base": base,
+        "timeout": _parse_time_limit(timeout),
+    }
     return _start("loop", input_texts, f"loop {plan}", **start_options)
 
 

@@ -377,7 +377,7 @@ def pipeline_of_run(path: str, name: str, known_steps: KnownSteps, run: str) -> 
         raise NotFoundError(message, hint=hint) from None
 
 
-def describe_redefinition(definition: PipelineDefinition) -> str | None:
+def describe_client_override(definition: PipelineDefinition) -> str | None:
     if definition.name not in PRESETS or definition.source == PRESET:
         return None
     return f"{FILE} redefines the preset {definition.name}: check the commands in this file"
