@@ -30,7 +30,9 @@ def pretend(patch: pytest.MonkeyPatch, system: str) -> None:
         "process_tree, supervisor"
     )
     patch.setattr(
-        supervisor, "_BOOTSTRAP", f"{start}; {SYSTEMS[system]}supervisor.main(sys.argv[2:])"
+        supervisor,
+        "_BOOTSTRAP",
+        f"{start}; {SYSTEMS[system]}supervisor.run_supervisor(sys.argv[2:])",
     )
 
 

@@ -247,7 +247,9 @@ def test_who_cannot_be_ended_is_named(run: Runner, monkeypatch: pytest.MonkeyPat
         "process_tree, supervisor"
     )
     kept = "process_tree.send_signal = lambda *_: False; supervisor.os.killpg = lambda *_: None"
-    monkeypatch.setattr(supervisor, "_BOOTSTRAP", f"{start}; {kept}; supervisor.main(sys.argv[2:])")
+    monkeypatch.setattr(
+        supervisor, "_BOOTSTRAP", f"{start}; {kept}; supervisor.run_supervisor(sys.argv[2:])"
+    )
     monkeypatch.setattr("gitckpt.durable.command.execution._DYING", 0.05)
     run("true")
     watchdog = run.watchdog.pid
