@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gitckpt import Checkpoint, Pipeline
-from gitckpt.durable.phases.review.state import PHASES, CycleState, ReviewFinding
+from gitckpt.durable.phases.review.state import PHASES, ReviewFinding, ReviewState
 from gitckpt.formats.systems import forge, quasar, superpowers
 from tests.formats.conftest import Imports
 from tests.formats.test_formats_random import TEXTS, checkpoint
@@ -174,7 +174,7 @@ FINDINGS = st.builds(
 
 @given(
     st.builds(
-        CycleState,
+        ReviewState,
         task_title=TEXTS,
         coder_output=TEXTS,
         review_output=TEXTS,
@@ -186,8 +186,10 @@ FINDINGS = st.builds(
         created_at=st.just("2026-02-24T20:08:59.120000Z"),
     )
 )
-def test_quasar_loads_a_review_of_ours(state: CycleState) -> None:
-    found = require_quasar(quasar.write_review(checkpoint(state={"review": state.to_state()}), []))
+def test_quasar_loads_a_review_of_ours(state: ReviewState) -> None:
+    found = require_quasar(
+        quasar.write_review(checkpoint(state={"review": state.to_state_table()}), [])
+    )
     assert (found["cycle"], found["task_title"]) == (state.cycle, state.task_title)
 
 

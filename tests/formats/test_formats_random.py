@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitckpt import Checkpoint
-from gitckpt.durable.phases.review.state import PHASES, CycleState, ReviewFinding
+from gitckpt.durable.phases.review.state import PHASES, ReviewFinding, ReviewState
 from gitckpt.durable.steps import graph_file
 from gitckpt.formats.systems import content, forge, quasar, rlm_act, superpowers, yaml_text
 from gitckpt.formats.systems.content import BadFormat, Remarks, SourceFile
@@ -156,7 +156,7 @@ FINDINGS = st.builds(
 
 @given(
     st.builds(
-        CycleState,
+        ReviewState,
         phase_id=TEXTS,
         task_title=TEXTS,
         coder_output=TEXTS,
@@ -173,15 +173,15 @@ FINDINGS = st.builds(
     )
 )
 @settings(max_examples=examples(200))
-def test_a_review_of_quasar(state: CycleState) -> None:
-    data = quasar.write_review(checkpoint(state={"review": state.to_state()}), [])
+def test_a_review_of_quasar(state: ReviewState) -> None:
+    data = quasar.write_review(checkpoint(state={"review": state.to_state_table()}), [])
     if state.task_title or state.phase_id is not None:
         table = tomllib.loads(data.decode())
     assert list(table)[:19] == list(state.to_quasar_table())
     if "\0" in data.decode():
         return
     record = quasar.read_review(SourceFile("checkpoint.toml", data))
-    again = CycleState.from_state(record.state["review"])
+    again = ReviewState.from_state_table(record.state["review"])
     assert again.to_quasar_table() == state.to_quasar_table()
     assert (again.findings, again.all_findings) == (state.findings, state.all_findings)
 

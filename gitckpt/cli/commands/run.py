@@ -49,7 +49,7 @@ def run_pipeline(
         terminal.out_document(Pipelines.preset(pipeline).encode())
         return 0
     from gitckpt.cli import driver
-    from gitckpt.durable.phases.options import make_slug
+    from gitckpt.durable.phases.options import make_branch_slug
     from gitckpt.durable.pipeline import definition as pipelines
 
     inputs = driver.parse_inputs(input_ or [])
@@ -57,9 +57,13 @@ def run_pipeline(
     mode = pipelines.parse_autonomy(autonomy) if autonomy is not None else None
     name, subject = pipeline, pipeline
     if pipeline.endswith(".md") or (os.path.isfile(pipeline) and os.sep in pipeline):
-        name, subject, inputs = "plan-to-pr", make_slug(pipeline), {"plan": pipeline, **inputs}
+        name, subject, inputs = (
+            "plan-to-pr",
+            make_branch_slug(pipeline),
+            {"plan": pipeline, **inputs},
+        )
     elif pipeline == "plan-to-pr" and inputs.get("plan"):
-        subject = make_slug(inputs["plan"])
+        subject = make_branch_slug(inputs["plan"])
     if dry_run:
         with open_store() as store:
             _print_preview(Pipelines(store).preview(name, inputs), mode)
@@ -145,13 +149,17 @@ def loop_agent(
     The plan is done when its issues are closed and the tests pass. Prints the id of the run. Each
     iteration is a checkpoint. After a kill, git ckpt resume ID repeats the last iteration.
     """
-    from gitckpt.durable.phases.options import make_slug
+    from gitckpt.durable.phases.options import make_branch_slug
 
     options.refuse_if(not plan, "the plan's name is empty", "name its file: git ckpt loop PLAN.md")
     input_texts = {name: str(value) for name, value in inputs.items() if value} | {"plan": plan}
     input_texts |= {"issues": " ".join(issue)} if issue else {}
     input_texts |= {"until_tests_pass": "yes"} if until_tests_pass else {}
-    start_options = {"about": make_slug(plan), "base": base, "timeout": _parse_time_limit(timeout)}
+    start_options = {
+        "about": make_branch_slug(plan),
+        "base": base,
+        "timeout": _parse_time_limit(timeout),
+    }
     return _start_run("loop", input_texts, f"loop {plan}", **start_options)
 
 

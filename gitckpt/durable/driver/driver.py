@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from types import NoneType
 from typing import Any, TypedDict
 
-from gitckpt.durable.agent.clients import PRICE, Client, Clients, find_client
-from gitckpt.durable.command.watchdog import EnvTag, Watchdog
+from gitckpt.durable.agent.clients import PRICE, AgentClient, Clients, find_client
+from gitckpt.durable.command.watchdog import DriverEnvTag, Watchdog
 from gitckpt.durable.phases import command
-from gitckpt.durable.phases.options import PLAN, generate_branch, read_plan
+from gitckpt.durable.phases.options import PLAN, generate_branch_name, read_plan
 from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.durable.pipeline import launch
 from gitckpt.durable.pipeline.definition import PRESET, PhaseDefinition, PipelineDefinition, Texts
@@ -47,9 +47,9 @@ class ResumeOptions(RunOptions, total=False):
 
 
 def _run_loop(context: PhaseContext) -> PhaseResult:
-    from gitckpt.durable.phases.loop.loop import Loop
+    from gitckpt.durable.phases.loop.loop import AgentLoop
 
-    return Loop(context).perform()
+    return AgentLoop(context).run_iterations()
 
 
 def _run_review(context: PhaseContext) -> PhaseResult:
@@ -59,9 +59,9 @@ def _run_review(context: PhaseContext) -> PhaseResult:
 
 
 def _ask_agent(context: PhaseContext) -> PhaseResult:
-    from gitckpt.durable.phases.command import call_agent
+    from gitckpt.durable.phases.command import perform_agent_phase
 
-    return call_agent(context)
+    return perform_agent_phase(context)
 
 
 def _require_plan_input(run_inputs: RunInputs, _: Callable[[str], str]) -> None:
@@ -72,17 +72,19 @@ def _require_plan_input(run_inputs: RunInputs, _: Callable[[str], str]) -> None:
 def _require_loop_options(run_inputs: RunInputs, option: Callable[[str], str]) -> None:
     from gitckpt.durable.phases.loop import loop
 
-    loop.parse_options(option)
+    loop.parse_loop_options(option)
     try:
-        loop.require_valid(run_inputs.contents.get("prompt", b"").decode("utf-8", "replace"))
+        loop.require_valid_template(
+            run_inputs.contents.get("prompt", b"").decode("utf-8", "replace")
+        )
     except PhaseFailed as error:
         raise UsageError(error.message, hint=error.hint) from None
 
 
 def _require_review_options(_: RunInputs, option: Callable[[str], str]) -> None:
-    from gitckpt.durable.phases.review.phase import parse_options
+    from gitckpt.durable.phases.review.phase import parse_review_options
 
-    parse_options(option)
+    parse_review_options(option)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ _REVIEW_OPTIONS += "agent_timeout force"
 
 STEPS = {
     "read plan": BuiltInStep(read_plan, require=_require_plan_input),
-    "generate branch": BuiltInStep(generate_branch),
+    "generate branch": BuiltInStep(generate_branch_name),
     "agent": BuiltInStep(_ask_agent, "agent prompt agent_timeout", required="prompt"),
     "loop": BuiltInStep(
         _run_loop, _LOOP_OPTIONS, ("loop",), _require_loop_options, required="plan"
@@ -241,7 +243,9 @@ def approve_agents(
         settings.record_approval(repository, new_digests)
 
 
-def require_approved_agents(repository: Repository, run: str, called: Iterable[Client]) -> None:
+def require_approved_agents(
+    repository: Repository, run: str, called: Iterable[AgentClient]
+) -> None:
     digests = settings.approved_digests(repository)
     new_clients = [client for client in dict.fromkeys(called) if _digest_of(client) not in digests]
     if new_clients:
@@ -261,7 +265,9 @@ def require_installed_agents(
         for role in _ROLES if phase.use else ():
             try:
                 name = fill_placeholders(phase.options.get(role, ""), values)
-                program = find_client(name, clients).find_missing(env, ".") if name else None
+                program = (
+                    find_client(name, clients).find_missing_program(env, ".") if name else None
+                )
             except (KeyError, UsageError):
                 continue  # the phase itself reports unknown values and bad commands
             if program is not None and (os.sep not in program or os.path.isabs(program)):
@@ -274,7 +280,7 @@ def require_installed_agents(
 
 def find_called_clients(
     definition: PipelineDefinition, values: Texts, clients: Clients
-) -> Iterator[Client]:
+) -> Iterator[AgentClient]:
     for phase in definition.phases:
         for role in _ROLES if phase.use and clients else ():
             client_name = _fill_or_empty(phase.options.get(role, ""), values)
@@ -301,7 +307,7 @@ def _fill_or_empty(text: str, values: Texts) -> str:
         return ""  # `text` uses a value of the state, which is unknown before the phase
 
 
-def _digest_of(client: Client) -> str:
+def _digest_of(client: AgentClient) -> str:
     field_values = [getattr(client, name) for name in client.__match_args__ if name != PRICE]
     return settings.digest_of("agents", field_values)
 
@@ -383,7 +389,9 @@ class RunDriver:
 
     def drive_run(self) -> DriveResult:
         session = self._session
-        tag = EnvTag(session.id, session.hold.lease.token, session.store.repository.common_dir)
+        tag = DriverEnvTag(
+            session.id, session.hold.lease.token, session.store.repository.common_dir
+        )
         try:
             with Watchdog(tag) as watchdog:
                 return self._drive_phases(watchdog)
@@ -440,7 +448,7 @@ class RunDriver:
             callbacks = (observer.output, observer.tick, self._agents, self._announce)
             context = PhaseContext(session, self._definition, phase, attempt, watchdog, *callbacks)
             perform_step = (
-                STEPS[phase.use].action if phase.use is not None else command.perform_command
+                STEPS[phase.use].action if phase.use is not None else command.perform_command_phase
             )
             return perform_step(context)
 
@@ -449,7 +457,7 @@ class RunDriver:
             retry_command = f"git ckpt resume {session.id} --from {shell_quoted(phase.name)}"
             hint = f"see why: git ckpt status {session.id}; then: {retry_command}"
             raise PhaseBlocked(f"phase {phase.name!r} of run {session.id} is blocked", hint=hint)
-        watchdog.prepare()  # starts the watchdog while the start of the phase is recorded
+        watchdog.prepare_supervisor()  # while the start of the phase is recorded
         following_phases = self._definition.phases[position + 1 :]
         finished_names = {*self._run.completed, *self._skipped}
         is_followed = bool(following_phases) and following_phases[0].name not in finished_names

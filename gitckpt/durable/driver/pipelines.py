@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
-from gitckpt.durable.agent.clients import Client, read_clients
+from gitckpt.durable.agent.clients import AgentClient, read_clients
 from gitckpt.durable.driver import driver
 from gitckpt.durable.driver.driver import OPTIONS, Observer, ResumeOptions, RunDriver, RunOptions
 from gitckpt.durable.pipeline import definition as pipelines
@@ -224,7 +224,7 @@ class Pipelines:
     def _config_path(self) -> str:
         return pipelines.config_path(self._store.repository)
 
-    def _read_clients(self, definition: PipelineDefinition) -> dict[str, Client]:
+    def _read_clients(self, definition: PipelineDefinition) -> dict[str, AgentClient]:
         calls_agents = any(phase.use for phase in definition.phases)
         return read_clients(self._config_path()) if calls_agents else {}
 

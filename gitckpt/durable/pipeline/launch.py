@@ -10,7 +10,7 @@ from types import NoneType
 from typing import Any
 
 from gitckpt.durable.agent import clients
-from gitckpt.durable.agent.clients import Client
+from gitckpt.durable.agent.clients import AgentClient
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.durable.pipeline import definition as pipeline
 from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Texts
@@ -56,7 +56,7 @@ class PhaseContext:
     watchdog: Watchdog
     output: Callable[[bytes], None]
     tick: Callable[[float], None] | None = None  # gets the seconds since a long action began
-    agents: Mapping[str, Client] = field(default_factory=dict)  # of `gitckpt.toml`, by name
+    agents: Mapping[str, AgentClient] = field(default_factory=dict)  # of `gitckpt.toml`, by name
     announce: Callable[[str], None] = lambda _: None  # gets a line to show before an action
 
     def input_values(self) -> dict[str, str]:
@@ -106,9 +106,9 @@ class PhaseContext:
             problem = f"no input or state is named {{{error.args[0]}}}"
             raise PhaseFailed(f"{name} of phase {self.phase.name!r}: {problem}") from None
 
-    def client(self, role: str) -> Client:
+    def client(self, role: str) -> AgentClient:
         client_name = self.option(role)
-        redefinition = clients.describe_redefinition(client_name, self.agents)
+        redefinition = clients.describe_client_override(client_name, self.agents)
         if redefinition is not None:
             self.announce(redefinition)
         return clients.find_client(client_name, self.agents)

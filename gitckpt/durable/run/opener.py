@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, Unpack
 
-from gitckpt.durable.command.watchdog import EnvTag, end_leftovers
+from gitckpt.durable.command.watchdog import DriverEnvTag, end_leftover_processes
 from gitckpt.durable.run import rewind
 from gitckpt.durable.run.writer import lock_run_files
 from gitckpt.git.contents import unfiltered
@@ -130,8 +130,8 @@ def reopen_run(store: Checkpoints, run: str, **options: Unpack[OpenRunOptions]) 
         newest = _read_trusted_checkpoint(store, run, trusted=False)
         require_incomplete(store, newest, again=accepts_complete)
         # The scan takes 1 ms for 100 processes.
-        env_tag = EnvTag(run, hold.lease.token, source.common_dir)
-        ended_processes = [] if hold.is_first else end_leftovers(env_tag)
+        env_tag = DriverEnvTag(run, hold.lease.token, source.common_dir)
+        ended_processes = [] if hold.is_first else end_leftover_processes(env_tag)
         with lock_run_files(source, hold):
             opened = resumption.resume_checkpoint(
                 store, newest, options.get("directory"), is_driven=True

@@ -155,7 +155,7 @@ def remove_stale_locks(repository: Repository, run: str) -> None:
         lock_names = [name for name in os.listdir(repository.git_dir) if name.endswith(".lock")]
         locks += [os.path.join(repository.git_dir, name) for name in lock_names]
     lock_ids = {path: identity for path in locks if (identity := _file_identity(path)) is not None}
-    if not lock_ids or process_tree.is_working_in("git", worktree) is not False:
+    if not lock_ids or process_tree.is_program_working_in("git", worktree) is not False:
         return
     time.sleep(PATIENCE)
     for path, identity in lock_ids.items():

@@ -53,7 +53,7 @@ def lock_run_files(repository: Repository, hold: Hold) -> Iterator[None]:
 
 
 def _make_busy_error(run: str, path: str) -> BusyError:
-    processes = process_tree.find_processes_with_open(path)[:_NAMED]
+    processes = process_tree.find_processes_with_open_file(path)[:_NAMED]
     process_names = ", ".join(map(process_tree.describe_process, processes)) or "an unknown process"
     pids = " ".join(str(process.pid) for process in processes)
     resume = f"git ckpt resume {run}"

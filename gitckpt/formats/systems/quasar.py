@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from gitckpt.durable.phases.review import state as cycle
-from gitckpt.durable.phases.review.state import CycleState
+from gitckpt.durable.phases.review.state import ReviewState
 from gitckpt.formats.systems import content
 from gitckpt.formats.systems.content import KEY, QUASAR, BadFormat, FileRecord, Remarks, SourceFile
 from gitckpt.model import jsonable, times, toml
@@ -35,7 +35,7 @@ def is_review_table(table: Mapping[str, Any]) -> bool:
 
 def has_review_keys(table: Mapping[str, Any]) -> bool:
     return not table.keys().isdisjoint(
-        CycleState().to_quasar_table().keys() - {"version", "created_at"}
+        ReviewState().to_quasar_table().keys() - {"version", "created_at"}
     )
 
 
@@ -55,7 +55,7 @@ def read_review(source: SourceFile, phases: str = "") -> FileRecord:
     except InvalidCheckpoint as error:
         where = f"{error.field}: " if error.field else ""
         raise BadFormat(f"{where}{error.problem}") from None
-    known_keys = {*CycleState().to_quasar_table(), "findings", "all_findings", cycle.MORE}
+    known_keys = {*ReviewState().to_quasar_table(), "findings", "all_findings", cycle.MORE}
     unknown_values = {key: value for key, value in table.items() if key not in known_keys}
     for key in unknown_values:
         remarks.add(f"has a key {key!r:.60}, which is stored")
@@ -86,7 +86,7 @@ def read_review(source: SourceFile, phases: str = "") -> FileRecord:
         by_path=not is_named,
         name=state.phase_id or state.task_bead_id or "review",
         phase=labels.get(state.phase, "review-started"),
-        state={cycle.KEY: state.to_state(), KEY: imported},
+        state={cycle.KEY: state.to_state_table(), KEY: imported},
         timestamp=state.created_at,
         time=content.to_instant(state.created_at),
         started=content.to_instant(state.created_at),
@@ -99,7 +99,9 @@ def read_review(source: SourceFile, phases: str = "") -> FileRecord:
     )
 
 
-def parse_cycle(data: bytes | str, file: str, phases: tuple[str, ...] = cycle.PHASES) -> CycleState:
+def parse_cycle(
+    data: bytes | str, file: str, phases: tuple[str, ...] = cycle.PHASES
+) -> ReviewState:
     """Parse the state of a review; raise `InvalidCheckpoint`, naming `file`.
 
     `phases` are the phases by number, for files that do not name them.
@@ -108,7 +110,9 @@ def parse_cycle(data: bytes | str, file: str, phases: tuple[str, ...] = cycle.PH
     created_at = table.pop("created_at", _NEVER)
     if type(created_at) is not dt.datetime:
         raise InvalidCheckpoint(file, "created_at", f"is {created_at!r:.40}, not a date-time")
-    return replace(CycleState.from_state(table, file, phases), created_at=_to_timestamp(created_at))
+    return replace(
+        ReviewState.from_state_table(table, file, phases), created_at=_to_timestamp(created_at)
+    )
 
 
 def _parse_toml_table(data: bytes | str, source: str) -> dict[str, Any]:
@@ -173,7 +177,7 @@ def write_review(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     if not isinstance(table, Mapping):
         raise BadFormat("the state has no review, which quasar needs")
     try:
-        state = CycleState.from_state(dict(table))
+        state = ReviewState.from_state_table(dict(table))
     except (InvalidCheckpoint, NewerCheckpoint) as error:
         raise BadFormat(error.message) from None
     if state.phase == cycle.ERROR:

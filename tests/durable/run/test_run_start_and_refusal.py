@@ -247,7 +247,7 @@ def test_a_lock_that_somebody_holds_is_left_alone_and_one_that_is_left_goes(
         os.killpg(committing.pid, signal.SIGKILL)
         committing.wait()
         committing.stdout.close()
-        while process_tree.is_working_in(
+        while process_tree.is_program_working_in(
             "git", run.path
         ):  # the shell is gone; its children may take a moment longer
             time.sleep(0.01)

@@ -14,7 +14,7 @@ from datetime import date, datetime, time
 from gitckpt import CkptError
 from gitckpt.cli.parser import quick
 from gitckpt.cli.parser.commands import COMMANDS
-from gitckpt.durable.agent.call import create_report_reader
+from gitckpt.durable.agent.call import create_output_reader
 from gitckpt.durable.agent.clients import FORMATS
 from gitckpt.durable.phases.review import state
 from gitckpt.durable.pipeline import definition
@@ -266,11 +266,11 @@ def read_agent(data: bytes) -> None:
     """Read an agent's output in pieces, and its reply to a review."""
     given = Input(data)
     size, client = given.number(1, 255), FORMATS[given.number(0, len(FORMATS) - 1)]
-    taken = create_report_reader(client)
+    taken = create_output_reader(client)
     answer = data[2:].decode("utf-8", "replace")
     while given:
-        taken.feed(given.some(size))
-    taken.close()
+        taken.read_chunk(given.some(size))
+    taken.finish_report()
     state.parse_findings(answer)
     state.parse_verifications(answer)
     state.parse_report(answer)

@@ -76,7 +76,6 @@ class Verification:  # the reviewer's statement on an earlier finding
 
 
 def make_finding_id(severity: str, description: str) -> str:
-    """Return "f-" and 12 hex digits of the hash of a finding's severity and text."""
     hashed_text = f"{severity}:{trim(description)}"
     return f"f-{hashlib.sha256(hashed_text.encode('utf-8', 'replace')).hexdigest()[:12]}"
 
@@ -114,7 +113,6 @@ def parse_findings(answer: str) -> Findings:
 
 
 def parse_verifications(answer: str) -> tuple[Verification, ...]:
-    """Parse the VERIFICATION blocks of a reviewer's answer, each on an old finding."""
     end_lines = ("", _VERIFICATION, _ISSUE, _REPORT)
     verifications = []
     for block in _gather(
@@ -198,7 +196,7 @@ _COMMITTED = (LINTING, FILTERING, REVIEWING, REVIEW_COMPLETE)
 
 
 @dataclass(frozen=True, slots=True)
-class CycleState:
+class ReviewState:
     phase_id: str = ""  # of a plan of quasar (a "nebula"); "" without a plan
     nebula_name: str = ""  # name of this plan; "" without a plan
     created_at: str = ""  # RFC 3339; "": unknown
@@ -243,7 +241,7 @@ class CycleState:
         remaining_cycles = max(self.max_cycles - self.cycle + 1, 1)
         return max(self.max_budget_usd - self.total_cost_usd, 0) / (2 * remaining_cycles)
 
-    def to_state(self) -> dict[str, Any]:
+    def to_state_table(self) -> dict[str, Any]:
         finding_keys, table = ("severity", "description", "cycle"), self.to_quasar_table()
         for name in ("findings", "all_findings"):
             table[name] = [_select(finding, finding_keys) for finding in getattr(self, name)]
@@ -264,12 +262,12 @@ class CycleState:
         return {**table, "sessions": dict(self.sessions), "report": report}
 
     @classmethod
-    def from_state(
+    def from_state_table(
         cls,
         table: Mapping[str, Any],
         source: str = f"state.{KEY}",
         numbers: tuple[str, ...] = PHASES,
-    ) -> CycleState:
+    ) -> ReviewState:
         """Parse a table of gitckpt or quasar; `numbers[i]` is the name of phase number i."""
         main_table, extra = _Reader(table, source), _Reader(table.get(MORE, {}), f"{source}.{MORE}")
         version = main_table.count("version", required=True)
@@ -421,5 +419,5 @@ def _read_findings(quasar_table: _Reader, extra_table: _Reader, name: str) -> Fi
     return tuple(findings)
 
 
-def find_resume_phase(state: CycleState) -> str:
+def find_resume_phase(state: ReviewState) -> str:
     return state.phase if state.phase != ERROR else state.failed_in or CODING

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gitckpt import Checkpoint, Observer, Query, Run, Store
-from gitckpt.durable.agent.clients import STDIN, Claude, Client
+from gitckpt.durable.agent.clients import STDIN, AgentClient, Claude
 from gitckpt.durable.driver import driver
 from gitckpt.durable.driver.driver import CONTINUE, RunDriver
 from gitckpt.durable.pipeline import definition as pipelines
@@ -127,7 +127,7 @@ class Bench:
             ]
         )
         self.program("fake", AGENT.format(fake=fake))
-        self.client = Client("fake", "fake", STDIN, Claude.name, "--resume {session}")
+        self.client = AgentClient("fake", "fake", STDIN, Claude.name, "--resume {session}")
         patch.setenv("PATH", f"{self._programs}{os.pathsep}{os.environ['PATH']}")
         patch.setenv("ASKED", str(self._asked))
         checkout.commit("the plan", **{PLAN: "# Plan\n\n- [ ] all of it\n"})
