@@ -22,15 +22,15 @@ from gitckpt.model.phase import REWOUND, completed_after
 from gitckpt.model.values import replace
 from gitckpt.store import error_log
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.leases.leases import Hold, LeaseLost
+from gitckpt.store.leases.leases import HeldLease, LeaseLost
 from gitckpt.store.records import ref_names
-from gitckpt.store.records.draft import Successor
+from gitckpt.store.records.draft import SuccessorCheckpoint
 from gitckpt.store.runs import run_files, trust
 from gitckpt.store.runs.run_files import RunFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.store.records.draft import Details
+    from gitckpt.store.records.draft import CheckpointDetails
 
 # Seconds to wait for a lock: a git process whose driver was killed ends soon.
 PATIENCE = 5.0
@@ -39,7 +39,7 @@ _NAMED = 3  # processes that an error names
 
 
 @contextlib.contextmanager
-def lock_files(repository: Repository, hold: Hold) -> Iterator[None]:
+def lock_files(repository: Repository, hold: HeldLease) -> Iterator[None]:
     """Lock a run's files during the `with` block; raise BusyError if they are locked."""
     run = hold.lease.run
     path = os.path.join(repository.make_private_dir(), ref_names.FILES_LOCK.format(run))
@@ -47,7 +47,7 @@ def lock_files(repository: Repository, hold: Hold) -> Iterator[None]:
     if not lock.acquire() and lock.is_taken:  # ignore a file system without locks
         raise _make_busy_error(run, path)
     try:
-        hold.check()
+        hold.require_lease_held()
         yield
     finally:
         lock.release(delete=True)
@@ -75,7 +75,7 @@ class _PendingCheckpoint(NamedTuple):
     label: str
     state: Mapping[str, Any]
     capture: bool
-    details: Details  # include the id, by which a write that failed late is recognized
+    details: CheckpointDetails  # include the id, by which a write that failed late is recognized
 
 
 class Writer:
@@ -83,7 +83,7 @@ class Writer:
         self,
         store: Checkpoints,
         run: str,
-        hold: Hold,
+        hold: HeldLease,
         files: RunFiles,
         newest: Checkpoint,
         *,
@@ -99,7 +99,7 @@ class Writer:
         self._tried: set[str] = set()  # ids of pending checkpoints that may have been written
         self._has_written = False  # since the last restore
         self._step_state: dict[str, Any] = {}
-        self.limits = store.rules.limits().automatic()
+        self.limits = store.settings_reader.read_limits().automatic()
         self._made_at = made_at  # when the worktree was created; None if it existed before
 
     def write(
@@ -109,7 +109,7 @@ class Writer:
         *,
         capture: bool = False,
         followed: bool = False,
-        **details: Unpack[Details],
+        **details: Unpack[CheckpointDetails],
     ) -> None:
         """Record a checkpoint, with the current files if `capture` is true.
 
@@ -222,7 +222,7 @@ class Writer:
             raise NotFoundError(message, hint=hint) from None
         return attempt if attempt is not None and attempt.phase == phase else None
 
-    def _update_completed(self, label: str, details: Details) -> None:
+    def _update_completed(self, label: str, details: CheckpointDetails) -> None:
         pipeline = details.get("pipeline")
         if (details.get("rewound_to") or label == REWOUND) and pipeline is not None:
             self.completed = dict(pipeline.completed)
@@ -239,7 +239,9 @@ class Writer:
         self._tried.update(pending.details["id"] for pending in (first, *successors))
         follower = None
         for second in successors:
-            follower = Successor(second.label, self._add_step_state(second), second.details)
+            follower = SuccessorCheckpoint(
+                second.label, self._add_step_state(second), second.details
+            )
         details: Any = {"guard": self._hold, "keeps": _STEP_KEYS, "then": follower, **first.details}
         state = self._add_step_state(first)
         if first.capture or not self._has_written:
@@ -273,7 +275,7 @@ class Writer:
             checkpoint = self._store.read(checkpoint_id)
         except NotFoundError:
             return False
-        self._store.heads.move_up(self._run)
+        self._store.heads.move_head_up(self._run)
         self._accept_recorded([checkpoint])
         return True
 
@@ -288,6 +290,6 @@ class Writer:
 
 def append_log(repository: Repository, sentence: str) -> None:
     try:
-        error_log.append(repository, sentence)
+        error_log.append_to_log(repository, sentence)
     except CkptError:
         return  # such as a full disk; the driver reports what it cannot write

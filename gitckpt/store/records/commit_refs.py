@@ -44,7 +44,7 @@ class KeepRef:
         self._repository, self.commit = repository, commit
         self._parent_deletions: list[Update] = []
         old_oid = read_oid(repository, KEEP + commit, is_retry=is_retry)
-        is_symbolic = old_oid == commit and _is_symbolic(repository, KEEP + commit)
+        is_symbolic = old_oid == commit and _is_symbolic_ref(repository, KEEP + commit)
         self.update = Update(KEEP + commit, commit, old_oid, is_symbolic=is_symbolic)
         if old_oid == commit or commit.encode("ascii") in repository.read_shallow_and_grafts():
             return
@@ -68,7 +68,7 @@ class KeepRef:
             return  # maintenance deletes the superfluous refs
 
 
-def _is_symbolic(repository: Repository, ref: str) -> bool:
+def _is_symbolic_ref(repository: Repository, ref: str) -> bool:
     try:
         with open(os.path.join(repository.common_dir, ref), "rb") as file:
             return file.read(4) == b"ref:"
@@ -87,7 +87,7 @@ def is_locked(repository: Repository, ref: str) -> bool:
     return os.path.lexists(os.path.join(repository.common_dir, f"{ref}.lock"))
 
 
-def list_refs(repository: Repository) -> tuple[dict[str, str], set[str]]:
+def list_keep_refs(repository: Repository) -> tuple[dict[str, str], set[str]]:
     """List the refs `refs/keep/ckpt/<oid>`.
 
     Returns the oid that each ref points to, by the oid in its name, and the oids of symbolic refs.
@@ -104,7 +104,7 @@ def list_refs(repository: Repository) -> tuple[dict[str, str], set[str]]:
     return targets, symrefs
 
 
-def create_refs(apply: Apply, values: Mapping[str, str], symbolic: Collection[str]) -> bool:
+def create_keep_refs(apply: Apply, values: Mapping[str, str], symbolic: Collection[str]) -> bool:
     """Point refs `refs/keep/ckpt/<oid>` to their oids; return False if one is blocked.
 
     `values` maps the oid in a ref's name to the oid that the ref points to now, or to "".
@@ -140,14 +140,14 @@ def read_oid(repository: Repository, ref: str, *, is_retry: bool = False) -> str
     return repository.git.run(*command, ok=(0, 1, 128)).out.decode("ascii").strip()
 
 
-def update_refs(repository: Repository, apply: Apply, needed: Needed) -> None:
+def update_keep_refs(repository: Repository, apply: Apply, needed: Needed) -> None:
     """Create refs that protect the needed commits from `git gc`; delete other refs.
 
     `needed` returns the commits of all checkpoints, or None if a checkpoint is unreadable.
     """
     from gitckpt.git import graph
 
-    targets, symrefs = list_refs(repository)
+    targets, symrefs = list_keep_refs(repository)
     valid_oids = [oid for oid, target in targets.items() if target == oid and oid not in symrefs]
     # A ref whose commit is gone is not being written, and makes every gc fail.
     young_oids = [oid for oid in valid_oids if is_recently_written(repository, KEEP + oid)]
@@ -158,7 +158,7 @@ def update_refs(repository: Repository, apply: Apply, needed: Needed) -> None:
         newest_oids = graph.find_newest(repository.git, needed_oids)
     except GitError:
         return
-    if not create_refs(apply, {oid: targets.get(oid, "") for oid in newest_oids}, symrefs):
+    if not create_keep_refs(apply, {oid: targets.get(oid, "") for oid in newest_oids}, symrefs):
         return  # delete nothing: the old refs keep these commits alive
     unneeded_oids = [
         oid
@@ -174,4 +174,6 @@ def update_refs(repository: Repository, apply: Apply, needed: Needed) -> None:
         # A checkpoint recorded meanwhile may have relied on a ref that was just deleted.
         new_oids = {oid for oid in needed() or () if is_full_oid(repository, oid)} - needed_oids
         lost_oids = graph.outside(repository.git, new_oids, newest_oids)
-        create_refs(apply, {oid: read_oid(repository, KEEP + oid) for oid in lost_oids}, symrefs)
+        create_keep_refs(
+            apply, {oid: read_oid(repository, KEEP + oid) for oid in lost_oids}, symrefs
+        )

@@ -232,7 +232,7 @@ def to_id_bytes(text: str) -> bytes | None:
 _LITERAL = ("status = ?", "trigger = ?")
 
 
-def build_condition(query: Query) -> tuple[str, list[Value]]:
+def build_sql_condition(query: Query) -> tuple[str, list[Value]]:
     conditions, sql_values, triggers = [], list[Value](), query.triggers
     trigger = triggers[0] if triggers is not None and len(triggers) == 1 else None
     for condition, value in (

@@ -54,7 +54,7 @@ SUBMODULES_FILE = "ckpt-submodules"  # exists until the submodules are checked o
 WRITE_LOCK = "write.lock"  # held while refs of gitckpt are written
 MAINTAINED = "maintained"  # mtime: last start of maintenance; line: its end and result
 MAINTENANCE_LOCK = "maintenance.lock"  # held during background tasks
-DRIVER = "driver"  # prefix of drivers' lock files (`leases.LockFiles`)
+DRIVER = "driver"  # prefix of drivers' lock files (`leases.DriverLockFiles`)
 FILES_LOCK = "files.{}.lock"  # held while files are restored into the worktree of the run `{}`
 
 # Seconds to wait for `WRITE_LOCK`. Writers then go on without it: old values in updates protect.
@@ -171,14 +171,14 @@ def require_unused_id(repository: Repository, checkpoint_id: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class WorktreeOwner:
     """The checkpoint and run for which gitckpt created a worktree, from `RUN_FILE`."""
 
     checkpoint: str
     run: str | None
 
 
-def read_owner(git_dir: str) -> Owner | None:
+def read_worktree_owner(git_dir: str) -> WorktreeOwner | None:
     """Read for which checkpoint gitckpt made a worktree; None for other worktrees."""
     path = os.path.join(git_dir, RUN_FILE)
     if not os.path.exists(path):
@@ -188,6 +188,6 @@ def read_owner(git_dir: str) -> Owner | None:
     try:
         with open(path, encoding="utf-8") as file:
             owner_fields = json.load(file)
-        return Owner(owner_fields["checkpoint"], owner_fields.get("run"))
+        return WorktreeOwner(owner_fields["checkpoint"], owner_fields.get("run"))
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None

@@ -66,11 +66,11 @@ def read_stack(store: Checkpoints) -> UndoStack:
     if (stack := _load_stack(store.repository)) is not None:
         return stack
     worktree = local_checkpoints.worktree_name(store.repository)
-    creation_time = local_checkpoints.creation_time(store.repository)
+    creation_time = local_checkpoints.worktree_creation_time(store.repository)
     safety_entries = [entry for entry in store.list() if entry.trigger == SAFETY]
     local_ids = LocalCheckpoints.read(store.repository, [entry.id for entry in safety_entries])
     oids = {}
-    for entry in filter(local_ids.is_ours, reversed(safety_entries)):
+    for entry in filter(local_ids.is_written_here, reversed(safety_entries)):
         state = store.read(entry.id).state
         if (state.get("worktree"), state.get("made", creation_time)) == (worktree, creation_time):
             oids[entry.id] = entry.oid
@@ -106,7 +106,7 @@ def list_created_files(store: Checkpoints, stack: UndoStack, target: Checkpoint)
     if newest_id is None:
         newest_id, selected_paths = target.state.get("before"), target.state.get("paths", [])
     try:
-        latest = store.read_own(str(newest_id))
+        latest = store.read_unreplaced(str(newest_id))
     except (NotFoundError, WorktreeError):
         return []  # the checkpoint is gone: newly created, now ignored files stay
     old, new = (_read_contents(store, checkpoint).files for checkpoint in (target, latest))
@@ -144,7 +144,7 @@ def record_start(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
             if newest is not None and not _restore_same_state(store, store.read(newest), safety):
                 other_ids.append(newest)  # files were edited since: the user may want either state
             other_ids.append(safety.id)
-        recorded_oid = LocalCheckpoints.read(store.repository, [safety.id]).oid(safety.id)
+        recorded_oid = LocalCheckpoints.read(store.repository, [safety.id]).find_oid(safety.id)
         oid = recorded_oid or store.refs.read(ref_names.CHECKPOINTS + safety.id) or ""
         open_id, oids = interrupted if is_half_done else safety.id, {**stack.oids, safety.id: oid}
         _write(store.repository, UndoStack(undo, redo, open=open_id, oids=oids))
@@ -205,7 +205,7 @@ def _is_half_done(store: Checkpoints, safety: Checkpoint, interrupted: str) -> b
     """Return whether each path is as before the interrupted step or as after it."""
     try:
         before = store.read(interrupted)
-        after = store.read_own(str(before.state.get("before")))
+        after = store.read_unreplaced(str(before.state.get("before")))
         trees_of_sides = [_describe_state(store, checkpoint)[:2] for checkpoint in (before, after)]
     except (NotFoundError, InvalidCheckpoint, WorktreeError):
         return False  # unknown: counts as a state to return to

@@ -29,7 +29,7 @@ from gitckpt.model.errors import WorktreeError
 from gitckpt.model.values import dataclass
 from gitckpt.store import local_checkpoints
 from gitckpt.store.records import ref_names
-from gitckpt.store.records.ref_names import Owner
+from gitckpt.store.records.ref_names import WorktreeOwner
 from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.snapshot.manifest import SKIPPED, Contents
@@ -69,7 +69,7 @@ class WorktreeOpener:
     objects: Objects
     checkpoint: Checkpoint
     plan: ResumePlan
-    owner: Owner
+    owner: WorktreeOwner
     limits: Limits
     rescue: Callable[[str, str], None]
     is_of_other_commit: bool

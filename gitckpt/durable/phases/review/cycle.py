@@ -683,7 +683,7 @@ class Review:
 
 
 def _clean_output(output: str, code: int) -> str:
-    return review.trim(secrets.masked(sanitize(output))) or f"exit code {code}, no output"
+    return review.trim(secrets.mask_text(sanitize(output))) or f"exit code {code}, no output"
 
 
 def _filter_prefix(name: str) -> str:
