@@ -142,7 +142,6 @@ class Checkpoints:
     def capture_worktree(
         self, limits: Limits | None = None, beside: Beside | None = None, *, recursive: bool = True
     ) -> Worktree:
-        """Capture the worktree's files; `beside` adds files from outside the worktree."""
         from gitckpt.store.snapshot import capture as snapshot
         from gitckpt.store.snapshot.limits import Limits
 
@@ -247,7 +246,6 @@ class Checkpoints:
         without_files: str | None = None,
         **options: Unpack[SaveOptions],
     ) -> Checkpoint:
-        """Capture and record; `without_files` is the label if the capture times out."""
         from gitckpt.store.snapshot import capture as snapshot
 
         to_check = {name: options.get(name) for name in ("start", "key", "change", "progress_of")}
@@ -284,7 +282,7 @@ class Checkpoints:
         local_entries = local_checkpoints.LocalCheckpoints.read(self.repository, [checkpoint_id])
         return oid is not None and local_entries.is_replaced(checkpoint_id, oid)
 
-    def read_unreplaced(self, checkpoint_id: str) -> Checkpoint:
+    def read_own(self, checkpoint_id: str) -> Checkpoint:
         if self.is_replaced(checkpoint_id):
             raise local_checkpoints.replaced_error(checkpoint_id)
         return self.read(checkpoint_id)
@@ -335,7 +333,6 @@ class Checkpoints:
             return notes.write_link_notes(self.repository, self.objects, self.refs, instant)
 
     def write_due_links(self, instant: int | None = None, *, at_once: bool = False) -> bool:
-        """Write queued git notes if `at_once` or a minute has passed; log any error."""
         instant = self.clock() if instant is None else instant
         try:
             return (at_once or notes.is_write_due(self.repository, instant)) and self.write_links(
@@ -365,7 +362,6 @@ class Checkpoints:
         last: Collection[str] = (),
         settled: bool = True,
     ) -> int:
-        """Remove checkpoints, and the submodules' checkpoints that only these refer to."""
         from gitckpt.store import submodules
 
         valid_ids = strings("checkpoint_ids", checkpoint_ids)

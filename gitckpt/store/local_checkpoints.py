@@ -87,7 +87,6 @@ def is_document_local(repository: Repository, run: str, oid: str) -> bool:
 
 
 def list_oids_after(repository: Repository, run: str, oid: str) -> list[bytes]:
-    """Return the oids that follow `oid` in a run's file, newest first."""
     oids, oid_bytes = _read_oids(repository, run, _TAIL), oid.encode("ascii", "replace")
     return oids[: oids.index(oid_bytes) : -1] if oid_bytes in oids else []
 
@@ -108,7 +107,6 @@ def delete_run_file(repository: Repository, run: str) -> None:
 
 
 def forget_removed_runs(repository: Repository, existing: Callable[[], Collection[str]]) -> None:
-    """Delete old files of runs that no longer exist."""
     directory = os.path.join(repository.private_dir, DIRECTORY)
     try:
         old_runs = [
@@ -145,7 +143,6 @@ def worktree_name(repository: Repository) -> str:
 
 
 def worktree_creation_time(repository: Repository) -> str:
-    """Return when git created a linked worktree; "" for the main worktree."""
     return _git_dir_creation_time(repository.git_dir) if repository.is_linked else ""
 
 
@@ -172,7 +169,6 @@ def append_lines(
     flushed: bool = False,
     kind: str = "",
 ) -> None:
-    """Append a line for each document (id, oid) that was written in this worktree."""
     line_end = f"{kind or (_FROM if is_apart else _IN)} {worktree_key(repository)}\n"
     text = "".join(f"{checkpoint_id} {oid} {line_end}" for checkpoint_id, oid in documents)
     if text:
@@ -229,7 +225,7 @@ class LocalCheckpoints:
     def read(
         cls, repository: Repository, checkpoint_ids: Collection[str] | None = None
     ) -> LocalCheckpoints:
-        data = private_dirs.read(_file_path(repository))
+        data = private_dirs.read(_path(repository))
         if checkpoint_ids is None or len(checkpoint_ids) > _FEW:
             lines = data.split(b"\n")
         else:
@@ -277,7 +273,7 @@ def forget_removed_checkpoints(
     repository: Repository, existing: Callable[[], Collection[str]]
 ) -> None:
     """Drop the lines of removed checkpoints; the caller holds the write lock of refs."""
-    lines = private_dirs.read(_file_path(repository)).split(b"\n")
+    lines = private_dirs.read(_path(repository)).split(b"\n")
     if len(lines) <= 2 * _FEW:
         return
     existing_ids = existing()
@@ -289,9 +285,7 @@ def forget_removed_checkpoints(
 
     data = b"".join(b"\n%s" % line for line in lines_by_id.values()) + b"\n"
     with contextlib.suppress(OSError):  # the next maintenance tries again
-        regular.write_private(
-            _file_path(repository), data, flushed=True, opener=private_dirs.create
-        )
+        regular.write_private(_path(repository), data, flushed=True, opener=private_dirs.create)
 
 
 def _read_ref_oid(repository: Repository, checkpoint_id: str) -> str | None:
@@ -315,5 +309,5 @@ def _parse_line(line: bytes) -> tuple[str, Written] | None:
     return fields[0], (fields[1], fields[2], fields[3])
 
 
-def _file_path(repository: Repository) -> str:
+def _path(repository: Repository) -> str:
     return os.path.join(repository.private_dir, FILE)

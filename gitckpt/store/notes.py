@@ -61,7 +61,6 @@ def queue_links(repository: Repository, links: Lines, removed: Collection[str] =
 
 
 def is_write_due(repository: Repository, instant: int) -> bool:
-    """Return whether the queue has changes and the last write is over a minute ago."""
     queue_status, last_write_status = (_stat_file(repository, file) for file in (WAITING, WRITTEN))
     if queue_status is None or not queue_status.st_size:
         return False
@@ -70,7 +69,6 @@ def is_write_due(repository: Repository, instant: int) -> bool:
 
 
 def list_pending_links(repository: Repository) -> tuple[Lines, set[str]]:
-    """Return the queued note lines by commit, and the queued ids to remove."""
     return _parse_queue(private_dirs.read(_queue_path(repository)))
 
 
@@ -130,7 +128,6 @@ def write_link_notes(
 
 
 def copy_links_to_rewritten(repository: Repository, command: str) -> None:
-    """Copy queued note lines of amended or rebased commits to the new commits."""
     queued_lines, _ = list_pending_links(repository)
     if not queued_lines:
         return

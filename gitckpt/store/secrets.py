@@ -75,7 +75,6 @@ _EXAMPLE = re.compile(rb"(?i)example|placeholder|changeme|\.\.\.|xxxx")
 
 
 def _find_by_context(data: bytes, text: bytes) -> Iterator[tuple[str, int, int]]:
-    """Yield rule, start and end of secrets near words such as "password" or "token"."""
     if b"PRIVATE KEY" in data:
         yield from _find_private_keys(data)
     lower_text = text.lower()
@@ -217,7 +216,6 @@ def _compile_cached(expression: str) -> re.Pattern[bytes]:
 
 
 def find_hits(data: bytes) -> list[SecretHit]:
-    """Return the likely secrets in a text; of overlapping ones, only the first."""
     # "\\nghp_…" in JSON: the "n" belongs to the line break, not to the token.
     text = _ESCAPED.sub(b"  ", data) if b"\\" in data else data
     hits = [*_find_tokens(text), *(SecretHit(*match) for match in _find_by_context(data, text))]
@@ -278,7 +276,6 @@ def _match_token(text: bytes, start: int, candidates: list[Rule]) -> SecretHit |
 
 
 def locate_hits(data: bytes) -> list[tuple[SecretHit, int, bytes]]:
-    """Return each hit in a text file, with line number and secret; [] if binary."""
     if b"\0" in data[:_BINARY]:
         return []
     hits, line_number, counted_end = [], 1, 0
@@ -313,14 +310,12 @@ class SettledSecrets:
         self._repository = repository
 
     def digest(self, secret: bytes) -> str:
-        """Return a keyed hash (16 hex digits), under which documents name a secret."""
         return hashlib.blake2b(secret, key=self._digest_key, digest_size=_DIGEST_BYTES).hexdigest()
 
     def is_settled(self, path: str, digest: str) -> bool:
         return not self._lines.isdisjoint((_DIGEST + digest.encode(), _PATH + _escape_path(path)))
 
     def mark_as_harmless(self, name: str) -> bool:
-        """Mark a path or a secret's digest as harmless; return False if it was marked."""
         if not name:
             hint = "name a path or a digest from: git ckpt show ID"
             raise UsageError("the path or digest is empty", hint=hint)
@@ -371,7 +366,6 @@ def _escape_path(path: str) -> bytes:
 
 
 def find_unsettled_secrets(repository: Repository, data: bytes) -> list[tuple[SecretHit, int, str]]:
-    """Return hits that the user has not settled, with line number and secret's hash."""
     settled_hits = SettledSecrets(repository)
     hits = [(hit, line, settled_hits.digest(secret)) for hit, line, secret in locate_hits(data)]
     return [hit for hit in hits if not settled_hits.is_settled("", hit[2])]
@@ -396,7 +390,6 @@ def find_suspected_secrets(
     paths: Sequence[bytes],
     stored: Mapping[bytes, bytes] | None = None,
 ) -> tuple[Suspect, ...]:
-    """Return likely secrets in `paths`; read contents from `stored` or tree `files`."""
     if stored is None:
         contents = _read_small_files(index, files, paths)
     else:
@@ -412,7 +405,6 @@ def find_suspected_secrets(
 def list_unsettled_suspects(
     repository: Repository, path: bytes, hit_rows: Sequence[tuple[str, int, bytes]]
 ) -> list[Suspect]:
-    """Return a file's hits that are not settled; `hit_rows`: rule, line and secret."""
     settled_hits, name = SettledSecrets(repository), quote_path(path)
     hits = ((rule, line, settled_hits.digest(secret)) for rule, line, secret in hit_rows[:MOST])
     return [Suspect(name, *hit) for hit in hits if not settled_hits.is_settled(name, hit[2])]

@@ -77,7 +77,6 @@ def _matches_gitckpt_refs(specs: Sequence[str], side: int) -> bool:
 
 
 def install_hooks(repository: Repository, mode: str) -> Installation:
-    """Install hooks that record each commit; write `gitckpt.toml` if it is missing."""
     version = require_git()
     notes.create_link_queue(repository)
     local_checkpoints.create_list_file(repository)

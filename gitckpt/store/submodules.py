@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         @property
         def record(self) -> Callable[..., Checkpoint]: ...
         def read(self, checkpoint_id: str) -> Checkpoint: ...
-        def read_unreplaced(self, checkpoint_id: str) -> Checkpoint: ...
+        def read_own(self, checkpoint_id: str) -> Checkpoint: ...
         def list(self, query: Query | None = None) -> Sequence[CheckpointInfo]: ...
         def list_problems(self) -> Sequence[Problem]: ...
         def remove(self, checkpoint_ids: Collection[str]) -> int: ...
@@ -58,11 +58,7 @@ _LABEL = "submodule-complete"
 def capture_submodules(
     store: SubmoduleStore, files: Worktree, paths: Collection[bytes], limits: Limits
 ) -> Worktree:
-    """Record a checkpoint of each submodule, recursively, and add them to `files`.
-
-    `files` is the capture of the superproject. In the result, submodules that could not be captured
-    are among the omitted paths, with the reason.
-    """
+    """Record a checkpoint of each submodule, recursively, and add them to `files`."""
     captures: list[Submodule] = []
     problems_by_path: dict[bytes, str] = {}
     quotes = {modules.unquote(entry.path): entry.path for entry in files.omitted}
@@ -111,10 +107,7 @@ def _differs(store: SubmoduleStore, old_entry: Submodule, new_entry: Submodule) 
         return True
     with store.open_store_for(repository, "plumbing") as inner:
         try:
-            both = (
-                inner.read_unreplaced(old_entry.checkpoint),
-                inner.read_unreplaced(new_entry.checkpoint),
-            )
+            both = (inner.read_own(old_entry.checkpoint), inner.read_own(new_entry.checkpoint))
             sources = inner.repository, inner.objects
             before, after = (manifest.contents_of(checkpoint, *sources) for checkpoint in both)
         except CkptError:
@@ -127,10 +120,7 @@ def _differs(store: SubmoduleStore, old_entry: Submodule, new_entry: Submodule) 
 def capture_submodules_of_tree(
     store: SubmoduleStore, tree: str, skip: Collection[str] = ()
 ) -> tuple[Submodule, ...]:
-    """Return a checkpoint of each submodule at the commit that `tree` names.
-
-    Uses an existing checkpoint or records one. Skips the quoted paths in `skip`; logs failures.
-    """
+    """Return a checkpoint of each submodule at the commit that `tree` names."""
     repository = store.repository
     if not tree or repository.worktree is None or not modules.may_have_submodules(repository):
         return ()
@@ -281,7 +271,6 @@ def remove_unreferenced_checkpoints(store: SubmoduleStore) -> None:
 
 
 def copy_checkpoints(store: SubmoduleStore, source: Repository, to: Repository) -> None:
-    """Copy the checkpoints of a submodule, and other refs they need, to a repository."""
     with store.open_store_for(source, "plumbing") as source_store:
         submodule_ids = [entry.id for entry in source_store.list() if entry.trigger == SUBMODULE]
     new_ids = [id_ for id_ in submodule_ids if not modules.has_ref(to, ref_names.CHECKPOINTS + id_)]

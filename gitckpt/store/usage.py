@@ -84,7 +84,6 @@ def _list_reachable(
     revs: Collection[str],
     take: Callable[[Iterator[str]], object],
 ) -> bool:
-    """Pass the oids that `git rev-list` prints to `take`; return if git succeeded."""
 
     def decode(lines: list[bytes]) -> None:
         take(line.decode("ascii") for line in lines)
@@ -120,7 +119,6 @@ class DiskMeasure:
         self._seen: set[tuple[int, int]] = set()
 
     def measure_path(self, path: str) -> tuple[int, int]:
-        """Return the number of files below a path, and their bytes on disk."""
         file_count, size, pending_paths = 0, 0, [path]
         while pending_paths:
             current_path = pending_paths.pop()

@@ -137,7 +137,7 @@ def _find_recorded(
         raise UsageError(f"{checkpoint_id!r:.60} is not a UUIDv4", hint="run: uuidgen --random")
     if store.refs.read(ref_names.CHECKPOINTS + checkpoint_id) is None:
         return None
-    checkpoint = store.read_unreplaced(checkpoint_id)
+    checkpoint = store.read_own(checkpoint_id)
     step_graph = find_graph(store, checkpoint.state)
     label = f"{step_graph.step(step_report.step).name}-{record.LABELS[step_report.action]}"
     is_same_report = checkpoint.trigger == STEP and checkpoint.label == label

@@ -57,7 +57,7 @@ class Row(NamedTuple):
         return ref_names.CHECKPOINTS + self.entry.id
 
     @property
-    def unchanged_update(self) -> Update:
+    def unchanged(self) -> Update:
         return Update(self.ref, self.entry.oid, self.entry.oid)
 
 
@@ -115,14 +115,12 @@ class AuditData:
         self.strays: set[str] = set()  # ids in notes without valid checkpoint (by `audit_links`)
 
     def object_type(self, space: str, oid: str) -> str | None:
-        """Return the type of an object that a ref in `space` needs; None if missing."""
         return self.odd.get(oid, KINDS[space])
 
     def is_object_sound(self, space: str, oid: str) -> bool:
         return self.object_type(space, oid) == KINDS[space]
 
     def list_refs_below(self, space: str) -> list[tuple[str, str, str]]:
-        """Return the refs below `space`: the last part of the name, full name and oid."""
         refs = [(ref, oid) for ref, oid in self.refs.items() if ref.startswith(space)]
         return [(ref.removeprefix(space), ref, oid) for ref, oid in refs]
 
@@ -133,7 +131,6 @@ class AuditData:
         return sorted(self.rows.values(), key=lambda row: row.entry.time)
 
     def list_linked_commits(self) -> list[str]:
-        """Return the oids of linked commits, newest first, which is fast in packs."""
         linked_oids = dict.fromkeys(row.entry.git_sha for row in reversed(self.rows_by_time()))
         return [oid for oid in linked_oids if oid and self.is_object_sound(ref_names.KEEP, oid)]
 

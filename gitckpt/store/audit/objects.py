@@ -92,7 +92,6 @@ def audit_objects(
 
 
 def _list_missing_objects(row: Row, evidence: AuditData) -> list[str]:
-    """List missing objects of a checkpoint, except the ones reported with their refs."""
     missing_pairs = [pair for pair in row.holds.items() if evidence.object_type(*pair) is None]
     refs, keep = evidence.refs, ref_names.KEEP
     return [oid for space, oid in missing_pairs if space == keep or refs.get(space + row.id) == oid]
@@ -156,7 +155,6 @@ def _find_snapshot_problems(store: Checkpoints, roots: list[str]) -> Iterator[tu
 
 
 def audit_refs(repository: Repository, evidence: AuditData) -> Iterator[Flaw]:
-    """Yield flaws of refs: wrong, missing, symbolic, or without a checkpoint."""
     for holder_row in evidence.rich:
         yield from _audit_object_refs(holder_row, evidence)
     for namespace in ref_names.OBJECTS:
@@ -195,7 +193,6 @@ def find_replaced_checkpoints(
 
 
 def find_refs_to_lost_objects(repository: Repository) -> Iterator[Flaw]:
-    """Yield flaws for the user's refs and HEADs whose object is missing or damaged."""
     tips = _list_tips(repository)
     types = graph.find_other_kinds(repository, sorted({oid for oid, _ in tips.values()}), "commit")
     lost_tips = [tip for tip in tips.items() if types.get(tip[1][0], "") is None]
@@ -280,9 +277,7 @@ def _audit_object_refs(row: Row, evidence: AuditData) -> Iterator[Flaw]:
             cure = f"{FETCH} {shell_word(f'+{ref}:{ref}')}"
             yield lasting(code, ref, f"{sentence}; the object is missing", cure)
         elif actual_oid != oid:
-            yield repairable(
-                code, ref, sentence, row.unchanged_update, Update(ref, oid, actual_oid or "")
-            )
+            yield repairable(code, ref, sentence, row.unchanged, Update(ref, oid, actual_oid or ""))
 
 
 def _audit_commit_refs(repository: Repository, evidence: AuditData) -> Iterator[Flaw]:
@@ -335,4 +330,4 @@ def _describe_unkept_commit(row: Row, evidence: AuditData) -> Flaw:
         beginning = f"is a symbolic ref: if {target} moves, no ref keeps"
     sentence = f"{beginning} {commit}, the linked commit of checkpoint {row.id}"
     update = Update(ref, commit, actual_oid, is_symbolic=target is not None)
-    return repairable(code, ref, sentence, row.unchanged_update, update)
+    return repairable(code, ref, sentence, row.unchanged, update)

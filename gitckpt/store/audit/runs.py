@@ -84,7 +84,6 @@ def _audit_parent(row: Row, expected: Sequence[str], evidence: AuditData) -> Ite
 
 
 def _is_gap_explained(chain: Sequence[Row], position: int, evidence: AuditData) -> bool:
-    """Return whether expiry or an invalid checkpoint explains a gap in the sequence."""
     if chain[position].parent in evidence.invalid:
         return True
     if _is_run_complete(chain) and all(
@@ -102,7 +101,6 @@ def _is_gap_explained(chain: Sequence[Row], position: int, evidence: AuditData) 
 
 
 def _find_newest_by_driver(chain: Sequence[Row]) -> Row:
-    """Return the newest checkpoint that a driver recorded, else the newest of all."""
     return next((row for row in reversed(chain) if row.entry.trigger == PHASE), chain[-1])
 
 
@@ -140,7 +138,7 @@ def _audit_run_heads(store: Checkpoints, evidence: AuditData) -> Iterator[Flaw]:
             code, sentence = _describe_wrong_head(store, evidence.runs[run], head)
         sentence += f"; the newest checkpoint of the run is {newest_row.id}"
         update = Update(ref, newest_row.entry.oid, head or "")
-        yield repairable(code, ref, sentence, newest_row.unchanged_update, update)
+        yield repairable(code, ref, sentence, newest_row.unchanged, update)
 
 
 def _is_starting(store: Checkpoints, ref: str, head: str) -> bool:

@@ -55,11 +55,7 @@ def verify_repository(
     only: Collection[str] | None = None,
     progress: graph.Counted | None = None,
 ) -> Report:
-    """Check all that gitckpt stores in a repository; see `Store.verify` for arguments.
-
-    Other processes may write at the same time. A repair removes git's record of a worktree only if
-    no work is lost.
-    """
+    """Check all that gitckpt stores in a repository; see `Store.verify` for arguments."""
     bad_oids = graph.find_all_unreadable(store.repository, progress) if contents else set()
     checked_counts, flaws = _inspect_until_refs_settle(store, bad_oids, only)
     findings = {flaw.key: flaw.finding for flaw in flaws}
@@ -90,7 +86,6 @@ def verify_repository(
 def _inspect_until_refs_settle(
     store: Checkpoints, damaged: Collection[str], only: Collection[str] | None
 ) -> tuple[dict[str, int], list[Flaw]]:
-    """Inspect until refs stop changing; return counts, and the flaws seen each time."""
     ref_hash, checked_counts, flaws = _inspect_repository(store, damaged, only)
     for _ in range(_INSPECTIONS - 1):
         if not flaws or inventory.list_gitckpt_refs(store.repository)[0] == ref_hash:
@@ -140,7 +135,6 @@ def _inspect_repository(
 
 
 def repair_flaws(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
-    """Repair flaws, except where refs have moved; return a message for each failure."""
     failures: list[str] = []
     with ref_names.write_lock(store.repository) as is_alone:
         is_kept = False
@@ -169,7 +163,7 @@ def repair_flaws(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
             ownership.discard_abandoned(store.repository, flaw.scaffold)
         if flaw.worktree:
             (git_dir, path), linked_commits = flaw.worktree, store.index.list_commits() or ()
-            if worktrees.can_forget_worktree(store.repository, git_dir, path, linked_commits):
+            if worktrees.can_forget(store.repository, git_dir, path, linked_commits):
                 try:
                     administration.remove_git_dir(store.repository, git_dir)
                 except WorktreeError as error:

@@ -18,7 +18,6 @@ from gitckpt.store.worktrees import opener, ownership, resumption
 
 
 def audit_worktrees(store: Checkpoints, evidence: AuditData) -> tuple[list[Flaw], int]:
-    """Return the flaws of gitckpt's worktrees, and the number of these worktrees."""
     repository = store.repository
     root = resumption.known_root(repository)
     flaws: list[Flaw] = []
@@ -101,15 +100,13 @@ def _audit_worktree(
     else:  # nothing is left from which the worktree could be recreated
         sentence = "the directory of this worktree is gone, "
         sentence += f"and {problem if owner is not None else f'the record of git {problem}'}"
-        if can_forget_worktree(repository, git_dir, path, store.index.list_commits() or ()):
+        if can_forget(repository, git_dir, path, store.index.list_commits() or ()):
             yield Flaw(Finding(code, path, sentence, REPAIR), worktree=(git_dir, path))
         else:
             yield lasting(code, path, sentence, f"to delete {lost_work}: {removal}")
 
 
-def can_forget_worktree(
-    repository: Repository, git_dir: str, path: str, linked: Iterable[str]
-) -> bool:
+def can_forget(repository: Repository, git_dir: str, path: str, linked: Iterable[str]) -> bool:
     """Return whether a deleted worktree held no work except commits in `linked`."""
     if administration.main_worktree(repository) is None:
         return False
@@ -122,7 +119,6 @@ def can_forget_worktree(
 
 
 def _describe_missing_owner(owner: ref_names.WorktreeOwner, evidence: AuditData) -> str:
-    """Say that the worktree's run or checkpoint no longer exists; "" if it does."""
     has_owner, owner_name = owner.checkpoint in evidence.oids, f"checkpoint {owner.checkpoint}"
     if owner.run is not None:
         has_owner, owner_name = owner.run in evidence.list_all_runs(), f"run {owner.run}"

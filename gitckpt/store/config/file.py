@@ -104,7 +104,6 @@ class Table(table.TableReader):
         return default
 
     def read_name(self, reserved: Collection[str]) -> str:
-        """Return the value of `name` in a phase or step; report invalid, reserved names."""
         name = self.values.get("name")
         if name is None:
             self.report(f"{self.label} has no name")

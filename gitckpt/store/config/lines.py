@@ -46,7 +46,6 @@ class KeyLocations:
                 statement = []
 
     def line_of_key(self, *path: str | int) -> int:
-        """Return the line number of a key, or of its nearest parent in the file."""
         while path and path not in self._lines:
             path = path[:-1]
         return self._lines.get(path, 1)
@@ -77,7 +76,6 @@ class KeyLocations:
 
 
 def _iterate_tokens(text: str) -> Iterator[_Token]:
-    """Yield all tokens but spaces and comments, with line numbers; then a newline."""
     line = 1
     for match in _TOKEN.finditer(text):
         symbol = match.group()

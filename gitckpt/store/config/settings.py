@@ -225,7 +225,6 @@ class Settings:
 
     @property
     def loosening_notice(self) -> str:
-        """A line that names weakened defaults that the user has not allowed, or ""."""
         if self.loosened is None or self.loosened.is_allowed:
             return ""
         names = join_first(list(self.loosened.values), _MAX_NAMED)
@@ -265,7 +264,6 @@ def read_settings(repository: Repository, file: ConfigFile | None = None) -> Set
 
 
 def _read_git_values(from_git: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | None]:
-    """Return values in git's configuration by key, and an error for a wrong value."""
     mistakes = toml_file.Mistakes("")
     values = {name: _to_toml(name, texts) for name, texts in from_git.items() if name in NAMES}
     table = Table(values, (), "git config", mistakes)
@@ -337,7 +335,6 @@ def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
 
 
 def _read_tables(file: ConfigFile) -> dict[str, Table]:
-    """Return the file's tables by name; report tables and keys that `KEYS` lacks."""
     table_names = dict.fromkeys(name.partition(".")[0] for name in KEYS)
     file.top.check_keys((*table_names, *_ELSEWHERE))
     tables = {}
@@ -406,7 +403,6 @@ def settings_template() -> str:
 
 
 def write_template(path: str) -> bool:
-    """Write `gitckpt.toml`, or add missing tables; return whether the file changed."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 

@@ -135,7 +135,6 @@ _mutex = threading.Lock()
 
 
 def _close_locks_after_fork() -> None:
-    """Close inherited lock files in a forked child, which would keep them locked."""
     global _mutex  # noqa: PLW0603 - another thread may have held it
     _mutex = threading.Lock()
     for shared_lock in _locks.values():
@@ -228,7 +227,6 @@ class Leases:
         self.clock = clock
 
     def read(self, run: str) -> tuple[str, Lease] | None:
-        """Return the oid and the lease of a run; None if the run never had a lease."""
         ref = ref_names.LEASES + run
         if (oid := self.current_lease_oid(run)) is None:
             return None
@@ -285,7 +283,6 @@ class Leases:
     def acquire_lease(
         self, run: str, holder: str, length: int = LENGTH, *, take_over: bool = False
     ) -> HeldLease:
-        """Acquire a run's lease for `length` µs, also from a stalled holder (`take_over`)."""
         if length > LONGEST:
             hint = f"request at most {LONGEST} µs"
             raise UsageError(f"a lease of {length} µs is too long", hint=hint)
@@ -306,7 +303,6 @@ class Leases:
     def acquire_leases(
         self, runs: Iterable[str], holder: str
     ) -> tuple[dict[str, HeldLease], dict[str, CkptError]]:
-        """Acquire leases of many runs; return, by run, the leases held and the errors."""
         holds: dict[str, HeldLease] = {}
         errors: dict[str, CkptError] = {}
         lease_documents, updates = [], []
@@ -341,7 +337,6 @@ class Leases:
     def _plan_next(
         self, run: str, holder: str, length: int, *, take_over: bool = False
     ) -> tuple[Lease, str, Lease | None]:
-        """Return the next lease, and the oid ("" for none) and lease that it replaces."""
         instant = self.clock()
         predecessor: Lease | None = None
         oid = self.current_lease_oid(run) or ""
@@ -368,7 +363,6 @@ class Leases:
         return Lease(run, token, holder, *process, now_text, now_text, end_text), oid, predecessor
 
     def replace_lease(self, lease: Lease, old_oid: str, *, is_ours: bool = False) -> str:
-        """Replace the lease with oid `old_oid` ("" creates one); return the new oid."""
         data = render_lease(lease)
         oid = object_id("blob", data, self._repository.object_format)
         if is_ours:
@@ -381,7 +375,6 @@ class Leases:
         self._files.release_lock(lease, is_over=is_over)
 
     def mark_cancelled(self, run: str) -> tuple[str, Lease] | None:
-        """Mark a held lease as cancelled; return its previous oid and content, or None."""
         for _ in range(20):
             if (oid_and_lease := self.read(run)) is None or not self.is_held(*oid_and_lease):
                 return None
@@ -449,7 +442,6 @@ class HeldLease:
             self.release_process_lock(is_over=self.lease.released is not None)
 
     def release_process_lock(self, *, is_over: bool) -> None:
-        """Release this process's lock; delete the lock file if the lease `is_over`."""
         with self._mutex:
             if self._is_open:
                 self._is_open = False
@@ -479,7 +471,6 @@ class ChildWriteGuard:
     drives = False  # the writer is a child of the driver
 
     def make_lease_update(self) -> Update:
-        """Return a ref update that fails if another process has taken over the lease."""
         if (current := self._leases.read(self._run)) is None or current[1].token != self._token:
             raise lease_lost_error(self._run, current and current[1])
         return Update(ref_names.LEASES + self._run, current[0], current[0])
@@ -493,7 +484,6 @@ _INTERVAL = 0.1  # seconds between checks whether a cancelled driver has ended
 
 
 def cancel_driver(leases: Leases, run: str, *, wait: float, tell: Callable[[str], object]) -> bool:
-    """Stop the driver of a run within `wait` seconds; return whether there was one."""
     if (cancelled_lease := leases.mark_cancelled(run)) is None:
         return False
     oid, lease = cancelled_lease

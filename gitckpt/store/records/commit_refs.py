@@ -55,7 +55,6 @@ class KeepRef:
                 self._parent_deletions.append(Update(KEEP + parent, "", parent))
 
     def delete_parent_refs(self, apply: Apply) -> None:
-        """Delete the refs to the commit's parents, which the commit's own ref protects."""
         ref, commit = self.update.ref, self.commit
         try:
             path = os.path.join(self._repository.common_dir, ref)
@@ -88,10 +87,7 @@ def is_locked(repository: Repository, ref: str) -> bool:
 
 
 def list_keep_refs(repository: Repository) -> tuple[dict[str, str], set[str]]:
-    """List the refs `refs/keep/ckpt/<oid>`.
-
-    Returns the oid that each ref points to, by the oid in its name, and the oids of symbolic refs.
-    """
+    """List the refs `refs/keep/ckpt/<oid>`."""
     format_ = "--format=%(objectname) %(refname) %(symref)"
     listing = repository.git.run("for-each-ref", format_, KEEP.rstrip("/")).out
     targets, symrefs = dict[str, str](), set[str]()
@@ -141,10 +137,7 @@ def read_oid(repository: Repository, ref: str, *, is_retry: bool = False) -> str
 
 
 def update_keep_refs(repository: Repository, apply: Apply, needed: Needed) -> None:
-    """Create refs that protect the needed commits from `git gc`; delete other refs.
-
-    `needed` returns the commits of all checkpoints, or None if a checkpoint is unreadable.
-    """
+    """Create refs that protect the needed commits from `git gc`; delete other refs."""
     from gitckpt.git import graph
 
     targets, symrefs = list_keep_refs(repository)

@@ -83,7 +83,6 @@ def require_valid_arguments(label: str, details: CheckpointDetails, /, **options
 
 
 def read_head(repository: Repository, objects: Objects) -> tuple[str, str | None]:
-    """Return the commit and branch of HEAD; the commit is "" before the first commit."""
     commit, branch = objects.head()
     if not commit:  # or the branch is lost
         repository.require_unborn()
@@ -102,7 +101,6 @@ def make_checkpoint(
     checkpoint_id: str,
     instant: int,
 ) -> tuple[Checkpoint, dict[str, Any], dict[str, Any] | None]:
-    """Make a checkpoint to record; return it, its document's keys, and its state."""
     message, errors = details.get("message"), strings("errors", details.get("errors"))
     if message or errors:  # hooks have neither; skip the import
         from gitckpt.store import secrets

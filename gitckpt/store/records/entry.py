@@ -87,7 +87,6 @@ def join_submodules(checkpoint: Checkpoint) -> str:
 
 
 def list_references(checkpoint: Checkpoint) -> list[tuple[str, str]]:
-    """List a document's keys (except `parent`) that name checkpoints, with the ids."""
     ids_by_key = {"forked_from": checkpoint.forked_from, "rewound_to": checkpoint.rewound_to}
     if checkpoint.attempt is not None:
         ids_by_key["attempt.began"] = checkpoint.attempt.began

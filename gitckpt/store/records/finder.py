@@ -67,7 +67,7 @@ def find_id(text: str, repository: Repository, index: Index, linked: Linked) -> 
         return find_latest_checkpoint(repository, index).id
     if text == LATEST_ANY:
         return _find_latest_of_all(repository, index)
-    checkpoint_id, run = _resolve_run_or_id(text, repository, index)
+    checkpoint_id, run = _resolve(text, repository, index)
     if run is not None and (newest_entry := heads.find_newest_of_run(index, repository, run)):
         return newest_entry.id
     if checkpoint_id := checkpoint_id or _find_by_revision(text, repository, linked):
@@ -89,7 +89,6 @@ def find_linked(commit: str, repository: Repository, objects: Objects, index: In
 
 
 def find_latest_checkpoint(repository: Repository, index: Index) -> CheckpointInfo:
-    """Return the newest checkpoint (no safety checkpoint) of the worktree or its run."""
     if newest_entry := _find_newest_picked(index, repository, _pick_from_worktree):
         return newest_entry
     local, key = (LocalCheckpoints.read(repository), local_checkpoints.worktree_key(repository))
@@ -144,12 +143,10 @@ def _pick_from_worktree(entries: Infos, repository: Repository) -> Iterator[Chec
 
 def resolve_run(text: str, repository: Repository, index: Index) -> str | None:
     require_text("id", text)
-    return _resolve_run_or_id(text, repository, index)[1]
+    return _resolve(text, repository, index)[1]
 
 
-def _resolve_run_or_id(
-    text: str, repository: Repository, index: Index
-) -> tuple[str | None, str | None]:
+def _resolve(text: str, repository: Repository, index: Index) -> tuple[str | None, str | None]:
     lowered_text = text.lower()
     ref = ref_names.CHECKPOINTS + lowered_text
     if ids.is_id(lowered_text) and (read_loose(repository, ref) or repository.cat_file.info(ref)):

@@ -42,7 +42,6 @@ def list_run_checkpoints(index: Index, repository: Repository, run: str) -> list
 
 
 def find_newest_of_run(index: Index, repository: Repository, run: str) -> CheckpointInfo | None:
-    """Return the run's newest checkpoint: a fetched one only if all are fetched."""
     newest_entries = _select_entries(index, run=run, limit=1)
     if newest_entries and not local_checkpoints.is_document_local(
         repository, run, newest_entries[0].oid
@@ -71,7 +70,6 @@ def find_newest_by_run(
 def find_run_head(
     lines: Iterable[bytes], run: str, objects: Objects, refs: Refs
 ) -> Checkpoint | None:
-    """Return the first checkpoint of the run whose document's oid is in `lines`."""
     # If a hook is killed before it moves the head, the head is stale: the driver's next checkpoint
     # would get the same sequence number.
     for oid_line in lines:
@@ -96,7 +94,6 @@ class RunHeads:
         return self.read_head(run)[1]
 
     def read_head(self, run: str) -> tuple[str, Checkpoint]:
-        """Return the oid that a run's head points to, and the checkpoint with this oid."""
         ref = ref_names.RUNS + ids.require_run_id(run)
         if (oid := self._refs.read(ref)) is None:
             raise NotFoundError(f"no run {run}", hint="list the runs: git ckpt runs")
@@ -176,7 +173,6 @@ def discard_stale_locks(repository: Repository, tell: Callable[[str], object]) -
 
 
 def is_ref_lock(repository: Repository, path: str) -> bool:
-    """Return whether a path is the lock file of one of gitckpt's refs."""
     directory, file_name = os.path.split(path)
     parent = os.path.relpath(os.path.realpath(directory), os.path.realpath(repository.common_dir))
     ref = os.path.join(parent, file_name.removesuffix(_SUFFIX))

@@ -134,7 +134,6 @@ def delete_rows(connection: Connection, ids: Collection[bytes]) -> None:
 
 
 def mark_checkpoints_unranked(connection: Connection, runs: Mapping[str, int]) -> None:
-    """Mark the checkpoints of each run from a sequence number on as not yet ranked."""
     connection.executemany("INSERT OR IGNORE INTO unranked VALUES (?, ?)", runs.items())
 
 
@@ -181,7 +180,6 @@ class Index:
         self._mutex = threading.RLock()
 
     def select(self, query: Query | None = None) -> list[CheckpointInfo]:
-        """List the checkpoints that match a query, newest first; without a query, all."""
         query = Query() if query is None else query
         require("query", query, Query, "a Query")
         where_clause, sql_values = entry.build_sql_condition(query)
@@ -210,14 +208,10 @@ class Index:
         return None if None in oids else oids
 
     def list_run_rows(self) -> list[tuple[Any, ...]]:
-        """Return a row with the columns of `entry.RUNS` for each run, newest run first."""
         return [(*row[:2], ids.from_bytes(row[2]), *row[3:]) for row in self._run_query(entry.RUNS)]
 
     def count_checkpoints(self) -> tuple[int, dict[str, tuple[int, str, str]]]:
-        """Count the checkpoints.
-
-        Returns the total, and by run the number and the first checkpoint with its document's oid.
-        """
+        """Count the checkpoints."""
         (total_count, *_), *rows = self._run_query(entry.SIZES)
         sizes = {run: (count, ids.from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows}
         return total_count, sizes
@@ -226,7 +220,6 @@ class Index:
         self._run_query("SELECT 1")
 
     def access_cache(self, access: Callable[[Connection], _T], otherwise: _T) -> _T:
-        """Return the result of `access` to the cache, or `otherwise` if SQLite fails."""
         with self._mutex:
             try:
                 return access(self._open_or_reuse())

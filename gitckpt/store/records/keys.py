@@ -43,7 +43,6 @@ def render_key_document(key: str, run: str) -> bytes:
 
 
 def parse_run(content: tuple[str, bytes] | None, ref: str) -> str:
-    """Return the run in a key's document; `content` is the object's kind and bytes."""
     return read_safely(ref, lambda: _parse_key_document(content, ref))
 
 

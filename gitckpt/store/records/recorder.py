@@ -79,7 +79,6 @@ class Proposal:
         self._initial = {name: self.fields.get(name) for name in ("pipeline", "attempt")}
 
     def render_document(self, previous: dict[str, Any] | None, carried: dict[str, Any]) -> bytes:
-        """Render the document from the keys and state of the run's newest checkpoint."""
         self.fields.update(self._initial)
         if self.fields.get("run") is not None:
             self.fields["sequence"] = ((previous or {}).get("sequence") or 0) + 1
@@ -108,10 +107,7 @@ class CheckpointRecorder:
     def record_proposals(
         self, proposal: Proposal, then: Sequence[Proposal] = (), needs: Sequence[str] = ()
     ) -> None:
-        """Write a checkpoint and its successors (`then`); flush the objects (`needs`).
-
-        Raises `FilesPruned` if git deleted captured files, `RefMoved` if other writers always won.
-        """
+        """Write a checkpoint and its successors (`then`); flush the objects (`needs`)."""
         deadline = time.monotonic() + PATIENCE
         attempt = 0
         with self._mutex, ref_names.write_lock(self._repository):
@@ -149,7 +145,6 @@ class CheckpointRecorder:
     def _read_run_head(
         self, proposal: Proposal
     ) -> tuple[str, dict[str, Any] | None, dict[str, Any]]:
-        """Read the oid ("" in a new run), keys and state of the run's newest checkpoint."""
         if (run := proposal.fields.get("run")) is None or proposal.starts_run:
             return "", None, {}
         ref = ref_names.RUNS + run

@@ -88,10 +88,7 @@ def is_foreign(ref: str) -> bool:
 def plan_refs(
     documents: Sequence[tuple[dict[str, Any], str]], head: str, keep: Update | None
 ) -> list[Update]:
-    """Return the updates that create the refs of checkpoints, in the order to apply.
-
-    `documents` has the keys and oid of each document; `head` is the old oid of the run's head.
-    """
+    """Return the updates that create the refs of checkpoints, in the order to apply."""
     updates = []
     for fields, _ in documents:
         worktree, import_ = fields.get("worktree") or {}, fields.get("imported") or {}
@@ -123,7 +120,6 @@ def read_documents(repository: Repository, objects: Objects, oids: Sequence[str]
 
 
 def require_document(content: Item | None, ref: str, oid: str, *, lack: str = "missing") -> bytes:
-    """Return a document's bytes; raise `InvalidCheckpoint` if the object is unusable."""
     from gitckpt.model.errors import InvalidCheckpoint
 
     if content is None:
@@ -179,7 +175,6 @@ class WorktreeOwner:
 
 
 def read_worktree_owner(git_dir: str) -> WorktreeOwner | None:
-    """Read for which checkpoint gitckpt made a worktree; None for other worktrees."""
     path = os.path.join(git_dir, RUN_FILE)
     if not os.path.exists(path):
         return None

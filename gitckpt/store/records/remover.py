@@ -52,7 +52,6 @@ class CheckpointRemover:
     def remove_checkpoints(
         self, ids: Names, *, runs: Names | None, listed: ById | None, last: Names, settled: bool
     ) -> int:
-        """Remove checkpoints, `last` after all others; return the number of removed ones."""
         own_ids = {name for name in ids if not ref_names.is_foreign(ref_names.CHECKPOINTS + name)}
         deadline = time.monotonic() + PATIENCE
         removed_count = 0

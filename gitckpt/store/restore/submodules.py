@@ -97,7 +97,7 @@ class SubmoduleRemoval:
         if (mount := mounts.describe(top)) is not None:
             raise _NotRemovable(mount)
         with self._store.open_store_for(submodule, "plumbing") as submodule_store:
-            files = self._list_files(submodule_store, submodule_store.read_unreplaced(checkpoint))
+            files = self._list_files(submodule_store, submodule_store.read_own(checkpoint))
             levels = os.walk(os.fsencode(top))
             entries = [os.path.join(parent, name) for parent, names, _ in levels for name in names]
             directories = [path for path in entries if not os.path.islink(path)]
@@ -287,7 +287,7 @@ class Submodules:
                 submodule_store.record(
                     ref_names.SAFETY_COMPLETE, state, trigger=SAFETY, message=message
                 )
-            checkpoint = submodule_store.read_unreplaced(submodule.checkpoint)
+            checkpoint = submodule_store.read_own(submodule.checkpoint)
             is_moved = self._move_head(submodule_store, path, checkpoint, dry_run=dry_run)
             result = self._restore(submodule_store, checkpoint, dry_run)
         name, prefix = decode_path(path), path + b"/"

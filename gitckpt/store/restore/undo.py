@@ -106,7 +106,7 @@ def list_created_files(store: Checkpoints, stack: UndoStack, target: Checkpoint)
     if newest_id is None:
         newest_id, selected_paths = target.state.get("before"), target.state.get("paths", [])
     try:
-        latest = store.read_unreplaced(str(newest_id))
+        latest = store.read_own(str(newest_id))
     except (NotFoundError, WorktreeError):
         return []  # the checkpoint is gone: newly created, now ignored files stay
     old, new = (_read_contents(store, checkpoint).files for checkpoint in (target, latest))
@@ -205,7 +205,7 @@ def _is_half_done(store: Checkpoints, safety: Checkpoint, interrupted: str) -> b
     """Return whether each path is as before the interrupted step or as after it."""
     try:
         before = store.read(interrupted)
-        after = store.read_unreplaced(str(before.state.get("before")))
+        after = store.read_own(str(before.state.get("before")))
         trees_of_sides = [_describe_state(store, checkpoint)[:2] for checkpoint in (before, after)]
     except (NotFoundError, InvalidCheckpoint, WorktreeError):
         return False  # unknown: counts as a state to return to

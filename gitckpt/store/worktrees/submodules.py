@@ -66,7 +66,7 @@ def _make_all(
             with contextlib.closing(_find_source(superproject, worktree, submodule)) as source:
                 repository = _open_or_copy(superproject, source, worktree, submodule)
                 with store.open_store_for(repository, "plumbing") as submodule_store:
-                    target = submodule_store.read_unreplaced(submodule.checkpoint)
+                    target = submodule_store.read_own(submodule.checkpoint)
                     sentences: list[str] = []
                     if not os.path.lexists(os.path.join(repository.git_dir, "index")):
                         is_own = local_checkpoints.is_captured_here(source, target.id)
