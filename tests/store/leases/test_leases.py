@@ -434,7 +434,7 @@ def remove(store: Store) -> None:
     update_refs(store, (ref, "", str(ref_oid(store, ref))))
 
 
-@pytest.mark.parametrize("write", ["renew", "release"])
+@pytest.mark.parametrize("write", ["renew_lease", "release_lease"])
 def test_what_a_holder_says_is_written_though_somebody_asked_it_to_stop_meanwhile(
     desk: Leases, write: str
 ) -> None:
@@ -443,11 +443,11 @@ def test_what_a_holder_says_is_written_though_somebody_asked_it_to_stop_meanwhil
     desk.mark_cancelled(RUN)
     getattr(hold, write)()
     changes: dict[str, dict[str, str]] = {
-        "renew": {
+        "renew_lease": {
             "renewed": "2027-01-15T08:00:02.000000Z",
             "expires": "2027-01-15T08:02:02.000000Z",
         },
-        "release": {"released": "2027-01-15T08:00:02.000000Z"},
+        "release_lease": {"released": "2027-01-15T08:00:02.000000Z"},
     }
     expected = replace(first, cancelled=True, **changes[write])  # type: ignore[arg-type]
     found = desk.read(RUN)
@@ -455,7 +455,7 @@ def test_what_a_holder_says_is_written_though_somebody_asked_it_to_stop_meanwhil
     assert (found[1], hold.lease) == (expected, expected)
 
 
-@pytest.mark.parametrize("action", ["renew", "release", "check", "bound"])
+@pytest.mark.parametrize("action", ["renew_lease", "release_lease", "require_lease_held", "bound"])
 def test_whoever_s_lease_was_removed_is_told_so(
     desk: Leases, plain: Store, monkeypatch: pytest.MonkeyPatch, action: str
 ) -> None:
@@ -562,9 +562,9 @@ def test_somebody_may_ask_the_holder_to_stop(desk: Leases) -> None:
     assert not hold.lease.cancelled
     hold.require_lease_held()
     assert hold.lease.cancelled
-    hold.renew()
+    hold.renew_lease()
     assert hold.lease.cancelled
-    hold.release()
+    hold.release_lease()
     assert desk.mark_cancelled(RUN) is None
 
 
