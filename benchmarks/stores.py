@@ -19,7 +19,7 @@ from gitckpt.git.objects.plumbing import open_objects
 from gitckpt.git.repository import discover_repository
 from gitckpt.model import codec, note, times
 from gitckpt.model.checkpoint import CLEAN, PHASE, POST_COMMIT
-from gitckpt.store.leases.leases import render
+from gitckpt.store.leases.leases import render_lease
 from gitckpt.store.records import ref_names
 
 DAY = 86400 * times.MICRO
@@ -179,7 +179,7 @@ def add_runs(path: str, count: int, checkpoints: int, age: int = 0) -> None:
         documents += _chain(run, commit, checkpoints, start)
         leased.append(_lease(run, times.to_text(now)))
     blobs = _import_blobs(
-        path, [*(codec.encode(document) for document in documents), *map(render, leased)]
+        path, [*(codec.encode(document) for document in documents), *map(render_lease, leased)]
     )
     refs = {}
     for document, blob in zip(documents, blobs[: len(documents)], strict=True):

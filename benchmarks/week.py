@@ -14,7 +14,7 @@ from gitckpt.git.repository import discover_repository
 from gitckpt.model import times
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.retention import expiry, maintenance
-from gitckpt.store.setup import install
+from gitckpt.store.setup import install_hooks
 
 AGENTS = 5
 TURNS = 300
@@ -138,7 +138,7 @@ def _made(scratch: Scratch) -> str:
             )
     git(path, "config", "gc.auto", "6700")
     git(path, "config", "maintenance.auto", "true")
-    install(discover_repository(path), "none")
+    install_hooks(discover_repository(path), "none")
     with open(os.path.join(path, ".git", "info", "exclude"), "a", encoding="utf-8") as file:
         file.write(".ckpt/\n")
     git(path, "add", "--all")

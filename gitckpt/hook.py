@@ -66,7 +66,9 @@ def main(argv: Sequence[str]) -> int:
                 from gitckpt.store import notes
 
                 failure = failure if is_recorded else "links to checkpoints were not copied"
-                notes.carry(repository, argument)  # before the record: git has copied the notes
+                notes.copy_links_to_rewritten(
+                    repository, argument
+                )  # before the record: git has copied the notes
             if is_recorded:
                 revision = argument if event == "post-commit" and argument else "HEAD"
                 checkpoint_id = _record_commit(repository, event, revision)
@@ -184,7 +186,7 @@ def _record_commit(repository: Repository, event: str, revision: str) -> str:
         refs.start_idle_process()  # the process starts in the background
     from gitckpt.model import document, ids, times
     from gitckpt.store.records import ref_names
-    from gitckpt.store.records.recorder import Proposal, Recorder
+    from gitckpt.store.records.recorder import CheckpointRecorder, Proposal
 
     commit_object = next(repository.cat_file.read_contents([revision]))
     if commit_object is None:
@@ -215,7 +217,7 @@ def _record_commit(repository: Repository, event: str, revision: str) -> str:
         "errors": [],
     }
     try:
-        Recorder(repository, objects, refs).record(Proposal(fields, None))
+        CheckpointRecorder(repository, objects, refs).record_proposals(Proposal(fields, None))
     except UsageError:
         if repository.cat_file.info(ref) is None:
             raise
@@ -242,12 +244,12 @@ def _extend_run(repository: Repository, details: dict[str, Any], event: str) -> 
         return None
     worktree = Repository(repository.git_dir, os.getcwd(), repository.object_format)
     with Checkpoints(worktree, adapter="plumbing") as store:
-        config = settings.read(worktree)
-        for problem in filter(None, (config.problem, config.notice)):
+        config = settings.read_settings(worktree)
+        for problem in filter(None, (config.problem, config.loosening_notice)):
             _report_failure(repository, event, problem)
         run_options: dict[str, Any] = {
             "run": owner.run,
-            "guard": store.leases.bind_to_token(owner.run),
+            "guard": store.leases.bind_writes_to_token(owner.run),
         }
         options = details | {"limits": config.limits.automatic(), "without_files": _WITHOUT_FILES}
         try:
@@ -339,9 +341,9 @@ def _report_failure(
             from gitckpt.store import error_log  # the import fails if no descriptor is left
 
             if bug is not None:
-                sentence = f"{sentence.partition(': ')[0]}\n{error_log.trace(bug)}"
+                sentence = f"{sentence.partition(': ')[0]}\n{error_log.format_traceback(bug)}"
             name = event if event in _KNOWN else "an unknown event"
-            error_log.append(repository, f"{name}: {sentence}")
+            error_log.append_to_log(repository, f"{name}: {sentence}")
         except (CkptError, OSError, ImportError) as error:
             _print_error(f"gitckpt: {event}: cannot write that to the log: {error}")
 

@@ -501,7 +501,7 @@ def allow(checkout: Checkout) -> None:
     from gitckpt.store.config import settings as approval
 
     repository = repository_of(checkout)
-    loosened = settings.read(repository).loosened
+    loosened = settings.read_settings(repository).loosened
     if loosened is not None:
         approval.record_approval(repository, [loosened.digest])
 

@@ -20,11 +20,11 @@ from gitckpt.git.repository import discover_repository
 from gitckpt.model import codec, ids, times
 from gitckpt.store import local_checkpoints
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout, repository_of
 
 if TYPE_CHECKING:
-    from gitckpt.store.leases.leases import Hold
+    from gitckpt.store.leases.leases import HeldLease
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
@@ -60,17 +60,17 @@ def open_store(
 
 def set_clock(store: Store, clock: Callable[[], int]) -> None:
     """Replace the clock of a store."""
-    inside(store).clock = clock
+    checkpoints_of_store(store).clock = clock
 
 
 def clock_of(store: Store) -> Callable[[], int]:
     """Return the clock of a store."""
-    return inside(store).clock
+    return checkpoints_of_store(store).clock
 
 
-def hold_run(store: Store, run: str | None, holder: str = "a test") -> Hold:
+def hold_run(store: Store, run: str | None, holder: str = "a test") -> HeldLease:
     """Take the lease of a run, as a driver does, and return it for a release."""
-    return inside(store).leases.acquire(str(run), holder)
+    return checkpoints_of_store(store).leases.acquire_lease(str(run), holder)
 
 
 def git(place: Place, *args: str, data: str = "", ok: tuple[int, ...] = (0,)) -> str:
@@ -80,7 +80,7 @@ def git(place: Place, *args: str, data: str = "", ok: tuple[int, ...] = (0,)) ->
 
 def _checkout(place: Place) -> Checkout:
     if isinstance(place, Store):
-        place = place.worktree or inside(place).repository.git_dir
+        place = place.worktree or checkpoints_of_store(place).repository.git_dir
     return place if isinstance(place, Checkout) else Checkout(Path(place))
 
 
@@ -183,7 +183,7 @@ def maintain(place: Place) -> None:
 
 def close_index(store: Store) -> None:
     """Close the index of a store, so that a test may delete or damage its file."""
-    inside(store).index.close()
+    checkpoints_of_store(store).index.close()
 
 
 def owner_of(store: Store) -> tuple[str, str | None] | None:
@@ -202,28 +202,28 @@ def run_worktrees(store: Store) -> dict[str, str]:
 
 def forget_local(store: Store, run: str) -> None:
     """Let a run look fetched: forget that its checkpoints were written in this clone."""
-    local_checkpoints.forget_run(inside(store).repository, run)
+    local_checkpoints.delete_run_file(checkpoints_of_store(store).repository, run)
 
 
 def change_lease(store: Store, run: str, **fields: Any) -> None:
     """Write a lease as another driver would: the present one with other fields."""
-    leases = inside(store).leases
+    leases = checkpoints_of_store(store).leases
     found = leases.read(run)
     assert found is not None
-    leases.swap(dataclasses.replace(found[1], **fields), found[0])
+    leases.replace_lease(dataclasses.replace(found[1], **fields), found[0])
 
 
 def lease_document(lease: Lease) -> bytes:
     """Return the document of a lease, to plant it in a repository."""
-    from gitckpt.store.leases.leases import render
+    from gitckpt.store.leases.leases import render_lease
 
-    return render(lease)
+    return render_lease(lease)
 
 
 def messages_of(store: Store) -> list[str]:
     """Return a list to which a store adds the messages for its listener."""
     told: list[str] = []
-    inside(store)._listener.tell = told.append
+    checkpoints_of_store(store)._listener.tell = told.append
     return told
 
 
@@ -259,7 +259,9 @@ def begin_run(store: Store, name: str, pipeline: Pipeline | None = None) -> Chec
     """Record the first checkpoint of a run without a worktree, as `git ckpt start`."""
     from gitckpt.durable.run import opener
 
-    return opener.begin_run(inside(store), name, state={}, pipeline=pipeline or Pipeline())
+    return opener.begin_run(
+        checkpoints_of_store(store), name, state={}, pipeline=pipeline or Pipeline()
+    )
 
 
 def operation_of(place: Place) -> str | None:
@@ -284,13 +286,13 @@ def plant_snapshot(store: Store, files: str, **parts: Any) -> str:
     """
     from gitckpt.store.snapshot.manifest import Snapshot, write
 
-    checkpoints = inside(store)
+    checkpoints = checkpoints_of_store(store)
     return write(checkpoints.repository, checkpoints.objects, Snapshot(files, **parts))
 
 
 def set_ids(store: Store, new_id: Callable[[], str]) -> None:
     """Replace the source of checkpoint ids of a store."""
-    inside(store).new_id = new_id
+    checkpoints_of_store(store).new_id = new_id
 
 
 def head_of(store: Store, run: str | None) -> Checkpoint:

@@ -29,7 +29,7 @@ from gitckpt.model import budget
 from gitckpt.store import secrets
 from gitckpt.store.hooks import installation
 from gitckpt.store.hooks.files import remove_blocks
-from gitckpt.store.secrets import rules
+from gitckpt.store.secrets import load_token_rules
 
 pytestmark = pytest.mark.long
 
@@ -85,10 +85,10 @@ def hook(directory: Path) -> bool:
 
 TOKEN = b"ghp_aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA2bC4\n"
 READERS: dict[str, Callable[[Path], object]] = {
-    "keys without an end": lambda _: secrets.lines(b"-----BEGIN PRIVATE KEY-----\n" * 35_000),
-    "tokens": lambda _: secrets.lines(TOKEN * 24_000),
-    "names of tokens": lambda _: secrets.lines(b"token=" * 160_000),
-    "beginnings of tokens": lambda _: secrets.lines(b"ABSK000000000000/" * 58_000),
+    "keys without an end": lambda _: secrets.locate_hits(b"-----BEGIN PRIVATE KEY-----\n" * 35_000),
+    "tokens": lambda _: secrets.locate_hits(TOKEN * 24_000),
+    "names of tokens": lambda _: secrets.locate_hits(b"token=" * 160_000),
+    "beginnings of tokens": lambda _: secrets.locate_hits(b"ABSK000000000000/" * 58_000),
     "a line of a plan": lambda _: parse_plan(f"- [ ] <!--{' ' * 5000}"),
     "comments of a plan": lambda _: parse_plan(f"- [ ] {'<!-- ' * 100_000}"),
     "a line of a Makefile": makefile,
@@ -121,7 +121,7 @@ def expressions() -> Iterator[tuple[str, re.Pattern[Any], tuple[str, ...]]]:
     for place, expression, used in in_functions():
         for pattern in [re.compile(expression)] if expression is not None else COMPUTED[place]:
             yield place, pattern, used
-    for name, _, expression, _ in rules():
+    for name, _, expression, _ in load_token_rules():
         yield f"rule {name}", re.compile(expression.encode()), ("match",)
 
 

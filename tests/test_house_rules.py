@@ -212,8 +212,8 @@ from tests.house_rules import cycles, import_graph, namesakes, violations
         ("gitckpt/model/x.py", "def f(p):\n    return open(p).read()", "x.py:2: calls open()"),
         (
             "gitckpt/cli/commands/x.py",
-            "def f():\n    from gitckpt.store.store import inside",
-            "x.py:2: imports gitckpt.store.store.inside, which is not public",
+            "def f():\n    from gitckpt.store.store import checkpoints_of_store",
+            "x.py:2: imports gitckpt.store.store.checkpoints_of_store, which is not public",
         ),
         ("gitckpt/model/x.py", "print(1)", "calls print()"),
         (

@@ -150,8 +150,8 @@ def capture_worktree(
     if record.worktree is not None and not dry_run:
         linked_worktree = administration.open_linked_worktree(repository, record.worktree)
         if linked_worktree is not None:
-            with store.seen_from(linked_worktree, "plumbing") as linked_store:
-                worktree = linked_store.capture()
+            with store.open_store_for(linked_worktree, "plumbing") as linked_store:
+                worktree = linked_store.capture_worktree()
                 return *linked_store.objects.read_head(), worktree
     if not item.commit and record.branch is not None:
         branch_info = repository.cat_file.info(BRANCHES + record.branch)
@@ -189,7 +189,7 @@ def make_pipeline(
         except BadFormat as error:
             item.unread[path] = str(error)
     inputs = dict(definition.inputs)
-    inputs |= {name: secrets.masked(value) for name, value in continuation.inputs.items()}
+    inputs |= {name: secrets.mask_text(value) for name, value in continuation.inputs.items()}
     inputs |= {name: continuation.files[name] for name in contents if name in continuation.files}
     # With the name of a missing input file, a run would wait forever for that file.
     inputs |= {name: "" for name in definition.files if name not in contents and name != "plan"}

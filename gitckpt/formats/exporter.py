@@ -25,7 +25,7 @@ from gitckpt.model.values import dataclass, replace
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import finder, heads, ref_names
 from gitckpt.store.records.entry import CheckpointInfo
-from gitckpt.store.store import Store, inside
+from gitckpt.store.store import Store, checkpoints_of_store
 
 # A writer appends a clause to the list for each thing that the format cannot express. It raises
 # `BadFormat` if the checkpoint does not fit the format.
@@ -58,7 +58,7 @@ class Exporter:
     """Exports checkpoints and runs of a repository as files of other tools."""
 
     def __init__(self, store: Store) -> None:
-        self._checkpoints = inside(store)
+        self._checkpoints = checkpoints_of_store(store)
 
     def files(self, text: str, format: str, *, every: bool = False) -> list[ExportResult]:  # noqa: A002 - the word for it
         """Return a checkpoint or a run as files of another tool, without writing them.
@@ -80,8 +80,8 @@ class Exporter:
         detection.require_known_format(format_)
         run = finder.resolve_run(text, store.repository, store.index)
         if run is None:
-            return [_export_checkpoint(store, store.read(store.find(text)), format_)]
-        entries = list(reversed(heads.list_checkpoints(store.index, store.repository, run)))
+            return [_export_checkpoint(store, store.read(store.find_id(text)), format_)]
+        entries = list(reversed(heads.list_run_checkpoints(store.index, store.repository, run)))
         if format_ in (content.RLM_ACT, content.WORKFLOW):
             entries = [entry for entry in entries if _ends_phase(entry)] or entries[-1:]
         if not (every and format_ in _DIRECTORIES):

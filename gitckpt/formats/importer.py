@@ -30,9 +30,9 @@ from gitckpt.model.values import dataclass, replace
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import draft, keys, ref_names
 from gitckpt.store.records.keys import KeyClaim
-from gitckpt.store.records.recorder import Proposal, Recorder
+from gitckpt.store.records.recorder import CheckpointRecorder, Proposal
 from gitckpt.store.snapshot import limits
-from gitckpt.store.store import Store, inside
+from gitckpt.store.store import Store, checkpoints_of_store
 
 # Find earlier imports by the bytes of a file, and the run by its key.
 
@@ -85,7 +85,7 @@ class KnownImports:
         if len(key) > keys.MAX_LENGTH or not key.isprintable():
             digest = hashlib.sha256(os.fsencode(record.identity)).hexdigest()
             key = f"{trigger_of(record.format)}:{digest}"
-        return self._store.claim(key)
+        return self._store.claim_of_key(key)
 
 
 # Import files.
@@ -141,14 +141,16 @@ class Importer:
         if phases not in quasar.TABLES:
             hint = "give linting or filtering"
             raise UsageError(f"quasar files cannot lack the phase {phases!r}", hint=hint)
-        self._store = inside(store)
+        self._store = checkpoints_of_store(store)
         self._format, self._phases, self._progress = format, phases, progress
         self._history, self._fork, self._dry_run = history, fork, dry_run
         self._planned: set[str] = set()
         self._attempts: dict[str, int] = {}
         self._top = self._store.repository.worktree
         self.left: list[str] = []  # files that were not read, as a snapshot would not capture them
-        self._recorder = Recorder(self._store.repository, self._store.objects, self._store.refs)
+        self._recorder = CheckpointRecorder(
+            self._store.repository, self._store.objects, self._store.refs
+        )
 
     def take(self, paths: Sequence[str | os.PathLike[str]]) -> list[ImportedFile]:
         """Import the files that `paths` name, and those below its directories.
@@ -250,7 +252,7 @@ class Importer:
 
     @cached_property
     def _limits(self) -> limits.Limits:
-        return self._store.rules.limits()
+        return self._store.settings_reader.read_limits()
 
     def _parse_record(self, format_: str, source: SourceFile) -> FileRecord:
         is_quasar = format_ == self._format == content.QUASAR
@@ -291,10 +293,10 @@ class Importer:
             # A kill may have left the heads of these runs behind.
             runs = {result.run for result in results if result.run and not self._dry_run}
             for name in runs:
-                self._store.heads.move_up(name)
+                self._store.heads.move_head_up(name)
             return results
-        run = self._known.claim_run_key(new_items[0].record).run()
-        newest = self._store.heads.move_up_and_read(run) if run is not None else None
+        run = self._known.claim_run_key(new_items[0].record).existing_run()
+        newest = self._store.heads.move_head_up_and_read(run) if run is not None else None
         if newest is not None and newest.trigger != trigger_of(new_items[0].record.format):
             if not self._fork:
                 problem = f"run {run} has continued here; import the file as another run: --fork"
@@ -359,7 +361,10 @@ class Importer:
         )
         path, untrusted = stored_path(item.source.path), None if item.time.is_trusted else True
         imported = Imported(path, item.original, times.to_text(store.clock()), untrusted)
-        details: draft.Details = {"trigger": trigger_of(record.format), "errors": record.errors}
+        details: draft.CheckpointDetails = {
+            "trigger": trigger_of(record.format),
+            "errors": record.errors,
+        }
         details["pipeline"] = pipeline
         checkpoint, fields, state = draft.make_checkpoint(
             conversion.make_valid_label(record.phase),
@@ -387,7 +392,7 @@ class Importer:
                 self._planned.add(run)
             else:
                 claim = self._known.claim_run_key(first.item.record)
-                claim = None if self._fork and claim.run() is not None else claim
+                claim = None if self._fork and claim.existing_run() is not None else claim
         if self._dry_run:
             return [replace(first.checkpoint, run=run)]
         for draft_ in drafts:
@@ -400,7 +405,7 @@ class Importer:
             Proposal(draft_.fields, draft_.state, is_ours=draft_.needs_no_trust, is_apart=True)
             for draft_ in drafts[1:]
         ]
-        self._recorder.record(first_proposal, then=later_proposals)
+        self._recorder.record_proposals(first_proposal, then=later_proposals)
         for draft_ in drafts:
             self._known.add_import(draft_.item.original, draft_.checkpoint.id)
         return [

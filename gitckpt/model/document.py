@@ -27,7 +27,7 @@ class DocumentKey:
 
 
 # In written order, less `version`, `types` and `state`. Declare a new key here, in `Checkpoint`, in
-# `draft.Details` if a caller may set it, and in the table of `docs/format.md`.
+# `draft.CheckpointDetails` if a caller may set it, and in the table of `docs/format.md`.
 KEYS = (
     DocumentKey("id", "id", is_given=True, label="checkpoint"),
     DocumentKey("run", "run", is_given=True, label="run"),

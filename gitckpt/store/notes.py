@@ -44,12 +44,12 @@ _MANY = 1000  # for more checkpoints, list all refs instead of looking up each o
 _STAMP = len("2026-11-21T20:16:35.123456Z")
 
 
-def create_queue(repository: Repository) -> None:
+def create_link_queue(repository: Repository) -> None:
     """Create the queue: if it is missing, the shell hook starts the slow Python hook."""
     private_dirs.append_to_private_file(os.path.join(repository.make_private_dir(), WAITING), b"")
 
 
-def queue(repository: Repository, links: Lines, removed: Collection[str] = ()) -> None:
+def queue_links(repository: Repository, links: Lines, removed: Collection[str] = ()) -> None:
     """Queue note lines by commit, and ids to remove; do nothing if the disk is full."""
     text = "".join(f"{commit} {line}\n" for commit, lines in links.items() for line in lines)
     text += "".join(f"{removed_id}\n" for removed_id in removed)
@@ -62,8 +62,7 @@ def queue(repository: Repository, links: Lines, removed: Collection[str] = ()) -
             )
 
 
-def is_due(repository: Repository, instant: int) -> bool:
-    """Return whether the queue has changes and the last write is over a minute ago."""
+def is_write_due(repository: Repository, instant: int) -> bool:
     queue_status, last_write_status = (_stat_file(repository, file) for file in (WAITING, WRITTEN))
     if queue_status is None or not queue_status.st_size:
         return False
@@ -71,12 +70,11 @@ def is_due(repository: Repository, instant: int) -> bool:
     return not 0 <= age_ns < INTERVAL * 1_000_000_000
 
 
-def pending(repository: Repository) -> tuple[Lines, set[str]]:
-    """Return the queued note lines by commit, and the queued ids to remove."""
+def list_pending_links(repository: Repository) -> tuple[Lines, set[str]]:
     return _parse_queue(private_dirs.read_private_file(_queue_path(repository)))
 
 
-def write(
+def write_link_notes(
     repository: Repository,
     objects: ObjectDatabase,
     refs: Refs,
@@ -100,7 +98,7 @@ def write(
     from gitckpt.git.notes import GitNotes  # appending does not need it
 
     linked_ids = {leading_id(line) for lines in lines_by_commit.values() for line in lines}
-    existing_ids = _existing_ids(repository, refs, ids_to_remove | linked_ids)
+    existing_ids = _find_existing_ids(repository, refs, ids_to_remove | linked_ids)
     for commit, lines in lines_by_commit.items():
         lines_by_commit[commit] = [line for line in lines if leading_id(line) in existing_ids]
     ids_to_remove -= existing_ids
@@ -131,9 +129,8 @@ def write(
     return new_tip != tip
 
 
-def carry(repository: Repository, command: str) -> None:
-    """Copy queued note lines of amended or rebased commits to the new commits."""
-    queued_lines, _ = pending(repository)
+def copy_links_to_rewritten(repository: Repository, command: str) -> None:
+    queued_lines, _ = list_pending_links(repository)
     if not queued_lines:
         return
     from gitckpt.git.worktree import operation  # recording a commit does not need it
@@ -146,10 +143,10 @@ def carry(repository: Repository, command: str) -> None:
     for old_commit, new_commit in read_rewrites(repository):
         if old_commit in queued_lines and new_commit != old_commit:
             copied_lines.setdefault(new_commit, []).extend(queued_lines[old_commit])
-    queue(repository, copied_lines)
+    queue_links(repository, copied_lines)
 
 
-def _existing_ids(repository: Repository, refs: Refs, checkpoint_ids: set[str]) -> set[str]:
+def _find_existing_ids(repository: Repository, refs: Refs, checkpoint_ids: set[str]) -> set[str]:
     if len(checkpoint_ids) > _MANY:
         listed_ids = (ref.removeprefix(CHECKPOINTS) for ref, _ in refs.iterate_refs(CHECKPOINTS))
         return checkpoint_ids.intersection(listed_ids)
@@ -179,13 +176,13 @@ def _parse_queue(data: bytes) -> tuple[Lines, set[str]]:
         if not line and ids.is_checkpoint_id(commit):
             removed_ids.add(commit)
         elif (
-            ids.is_oid(commit) and ids.is_checkpoint_id(id_) and _is_stamp(stamp)
+            ids.is_oid(commit) and ids.is_checkpoint_id(id_) and _is_time(stamp)
         ):  # else cut off by a kill
             links.setdefault(commit, {})[id_] = line
     return {commit: [*lines.values()] for commit, lines in links.items()}, removed_ids
 
 
-def _is_stamp(text: str) -> bool:
+def _is_time(text: str) -> bool:
     has_form = len(text) == _STAMP and text.isascii() and text[10] == "T" and text[-1] == "Z"
     return has_form and text[:4].isdigit() and text[20:26].isdigit()
 

@@ -26,7 +26,7 @@ _KINDS = ("push", "fetch", "mirror")
 _PUSHED = ("heads", "tags")  # refs to push after the remote's mirror setting is removed
 
 
-def inspect(repository: Repository) -> list[Finding]:
+def inspect_remotes(repository: Repository) -> list[Finding]:
     """Return a finding for each remote whose settings push or overwrite checkpoints."""
     remote_settings = config.read_settings(repository, r"^remote\..*\.(mirror|push|fetch)$")
     remotes: dict[str, dict[str, list[str]]] = {}
@@ -53,17 +53,17 @@ def _inspect_remote(name: str, values: dict[str, list[str]]) -> Iterator[tuple[s
             sentence,
             f"git config --unset-all {mirror_key} && {push_heads} && {push_tags}",
         )
-    elif _matches_own_refs(values.get("push", ()), 0):
+    elif _matches_gitckpt_refs(values.get("push", ()), 0):
         cure = f"git config --unset-all {push_key} && {push_heads} && {push_tags}"
         yield "push", f"names refs of gitckpt: {consequence}", cure
-    if _matches_own_refs(values.get("fetch", ()), 1):
+    if _matches_gitckpt_refs(values.get("fetch", ()), 1):
         sentence = "fetches over refs of gitckpt: git fetch replaces checkpoints, "
         sentence += "and with --prune deletes refs that the remote lacks"
         refspec = shell_quoted(f"+refs/heads/*:refs/remotes/{name}/*")
         yield "fetch", sentence, f"git config --replace-all {fetch_key} {refspec}"
 
 
-def _matches_own_refs(specs: Sequence[str], side: int) -> bool:
+def _matches_gitckpt_refs(specs: Sequence[str], side: int) -> bool:
     excluded_prefixes = tuple(spec[1:].rstrip("*") for spec in specs if spec.startswith("^"))
     refs = [ref for ref in _OURS if not ref.startswith(excluded_prefixes)]
     for spec in specs:
@@ -76,30 +76,31 @@ def _matches_own_refs(specs: Sequence[str], side: int) -> bool:
     return False
 
 
-def install(repository: Repository, mode: str) -> Installation:
-    """Install hooks that record each commit; write `gitckpt.toml` if it is missing."""
+def install_hooks(repository: Repository, mode: str) -> Installation:
     version = require_git_version()
-    notes.create_queue(repository)
-    local_checkpoints.create_file(repository)
+    notes.create_link_queue(repository)
+    local_checkpoints.create_list_file(repository)
     result = installation.install_hooks(repository, version=version, mode=mode)
-    findings = inspect(repository)
+    findings = inspect_remotes(repository)
     result.advice.extend(f"{entry.object} {entry.sentence}: {entry.cure}" for entry in findings)
     path = _settings_path(repository)
-    if path is None or (os.path.lexists(path) and settings.read(repository).error is not None):
+    if path is None or (
+        os.path.lexists(path) and settings.read_settings(repository).error is not None
+    ):
         return result  # the caller reports the error in the file
     if settings.write_template(path):
         result.changed.append(f"wrote {path}: commit it to share the settings")
     return result
 
 
-def uninstall(repository: Repository) -> Installation:
+def uninstall_hooks(repository: Repository) -> Installation:
     removed_parts = installation.uninstall_hooks(repository)
     path, hook_files = _settings_path(repository), installation.files_calling_hook(repository)
     advice = [f"{line} stays: remove your own lines that call gitckpt" for line in hook_files]
     if path is not None and os.path.exists(path):
         if repository.git.run("ls-files", "--error-unmatch", "--", path, ok=(0, 1)).code == 0:
             advice.append(f"{path} stays: the file is committed, and other clones may use it")
-        elif not settings.is_template(path):
+        elif not settings.is_unchanged_template(path):
             advice.append(f"{path} stays: the file was changed")
         else:
             os.unlink(path)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from gitckpt.store.config.settings import Loosening
     from gitckpt.store.hooks.installation import Installation
     from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
-    from gitckpt.store.records.recorder import Guard
+    from gitckpt.store.records.recorder import LeaseGuard
     from gitckpt.store.restore.restorer import RestoreResult
     from gitckpt.store.restore.undo import UndoStep
     from gitckpt.store.retention.expiry import ExpireResult
@@ -112,7 +112,7 @@ class Store:
 
     def capture(self, limits: Limits | None = None) -> Worktree:
         """Store the worktree's files in git, for `record`; by default without a timeout."""
-        return self._checkpoints.capture(limits)
+        return self._checkpoints.capture_worktree(limits)
 
     def record(
         self,
@@ -123,7 +123,7 @@ class Store:
         start: str | None = None,
         key: str | None = None,
         base: str | None = None,
-        **details: Unpack[draft.Details],
+        **details: Unpack[draft.CheckpointDetails],
     ) -> Checkpoint:
         """Record a checkpoint, which is on disk when this method returns.
 
@@ -137,7 +137,7 @@ class Store:
 
         Raises UsageError, StateError, NotFoundError, RunExists, LeaseLost or BusyError.
         """
-        checkpoints, guard = self._checkpoints, self._guard(details)
+        checkpoints, guard = self._checkpoints, self._find_lease_guard(details)
         if isinstance(base, str) and base != "":
             # The running cat-file process checks a full oid; that of a tag must be peeled.
             object_info = checkpoints.repository.cat_file.info(base) if ids.is_oid(base) else None
@@ -155,10 +155,10 @@ class Store:
         limits: Limits | None = None,
         start: str | None = None,
         key: str | None = None,
-        **details: Unpack[draft.Details],
+        **details: Unpack[draft.CheckpointDetails],
     ) -> Checkpoint:
         """Capture the worktree and record it; raise BusyError if HEAD keeps moving."""
-        guard = self._guard(details)
+        guard = self._find_lease_guard(details)
         return self._checkpoints.save(
             label, state, limits=limits, start=start, key=key, guard=guard, **details
         )
@@ -169,7 +169,7 @@ class Store:
 
     def raw(self, checkpoint_id: str) -> bytes:
         """Return the bytes of a checkpoint's document; raise the errors of `read`."""
-        return self._checkpoints.raw(checkpoint_id)
+        return self._checkpoints.read_document_bytes(checkpoint_id)
 
     def find(self, text: str) -> str:
         """Return the id of the checkpoint that a text names.
@@ -178,7 +178,7 @@ class Store:
         "latest:any", or at least 4 characters of the id of a checkpoint or run (for its newest
         checkpoint). Raises NotFoundError or AmbiguousError.
         """
-        return self._checkpoints.find(text)
+        return self._checkpoints.find_id(text)
 
     def list(self, query: Query | None = None) -> Sequence[CheckpointInfo]:
         """List the checkpoints that match a query, newest first; without one, list all."""
@@ -194,23 +194,23 @@ class Store:
             if not ids.is_oid(commit):
                 raise
             oid = commit
-        return checkpoints.links(oid)
+        return checkpoints.find_linked(oid)
 
     def changed_files(self, entries: Sequence[CheckpointInfo]) -> Mapping[str, int]:
         """Map each checkpoint id to the number of files that differ from its commit."""
         from gitckpt.store.records import finder
 
         store = self._checkpoints
-        return finder.count_changes(store.repository, store.index, _require_entries(entries))
+        return finder.count_changed_files(store.repository, store.index, _require_entries(entries))
 
     def problems(self) -> Sequence[Problem]:
         """List the refs below `refs/checkpoints/` that are not valid checkpoints."""
-        return self._checkpoints.problems()
+        return self._checkpoints.list_problems()
 
     def replaced(self, entries: Sequence[CheckpointInfo]) -> Mapping[str, str]:
         """Map the id of each checkpoint that a fetch replaced to its document's old oid."""
         oids = {entry.id: entry.oid for entry in _require_entries(entries)}
-        return LocalCheckpoints.read(self._checkpoints.repository, oids).replaced(oids)
+        return LocalCheckpoints.read(self._checkpoints.repository, oids).replaced_oids(oids)
 
     def resume(
         self, checkpoint: Checkpoint | str, directory: str | os.PathLike[str] | None = None
@@ -232,7 +232,7 @@ class Store:
 
     def rewritten(self) -> Sequence[CheckpointInfo]:
         """List checkpoints linked to commits that `git filter-repo` has rewritten."""
-        return self._checkpoints.rewritten()
+        return self._checkpoints.list_rewritten()
 
     def remove(self, checkpoint_ids: Collection[str]) -> int:
         """Remove checkpoints by full id; return how many refs of checkpoints it deleted.
@@ -243,11 +243,11 @@ class Store:
             ids.require_checkpoint_id(checkpoint_id)
         return self._checkpoints.remove(checkpoint_ids)
 
-    def _guard(self, details: draft.Details) -> Guard | None:
+    def _find_lease_guard(self, details: draft.CheckpointDetails) -> LeaseGuard | None:
         draft.require_known_names(
             details
         )  # checked here, because `Checkpoints` accepts more arguments
-        return self._checkpoints.find_guard(details.get("run"))
+        return self._checkpoints.find_lease_guard(details.get("run"))
 
     # Runs
 
@@ -266,7 +266,7 @@ class Store:
 
     def newest(self, run: str) -> Checkpoint:
         """Return a run's newest checkpoint; raise NotFoundError or InvalidCheckpoint."""
-        return self._checkpoints.heads.move_up_and_read(ids.require_run_id(run))
+        return self._checkpoints.heads.move_head_up_and_read(ids.require_run_id(run))
 
     def is_ours(self, checkpoint: Checkpoint | str) -> bool:
         """Return whether this clone wrote a checkpoint or the user decided to trust it."""
@@ -304,22 +304,22 @@ class Store:
         The run can be resumed. Raises CkptError if the process still runs after `wait` seconds. If
         `wait` is 0, this only asks the process to stop, and does not wait.
         """
-        from gitckpt.store.leases.leases import cancel
+        from gitckpt.store.leases.leases import cancel_driver
 
         arguments.require_seconds("wait", wait)
         leases, announce = self._checkpoints.leases, self._checkpoints.announce
-        return cancel(leases, ids.require_run_id(run), wait=wait, tell=announce)
+        return cancel_driver(leases, ids.require_run_id(run), wait=wait, tell=announce)
 
     def take_over(self, run: str, *, holder: str = "a program") -> None:
         """Release the lease of a run if its driver is stalled; otherwise raise LeaseHeld."""
         require_text("holder", holder)
         checkpoints = self._checkpoints
         checkpoints.heads.read(ids.require_run_id(run))
-        checkpoints.leases.acquire(run, holder, take_over=True).release()
+        checkpoints.leases.acquire_lease(run, holder, take_over=True).release_lease()
 
     def run_of(self, key: str) -> str | None:
         """Return the id of the run that `record` started with this key, or None."""
-        return self._checkpoints.claim(key).run()
+        return self._checkpoints.claim_of_key(key).existing_run()
 
     def latest_resumable(self) -> Checkpoint | None:
         """Return this worktree's newest checkpoint of an unfinished run or phase."""
@@ -360,7 +360,10 @@ class Store:
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
-        source, raw_paths = self._resolve(checkpoint), [] if paths is None else _encode_paths(paths)
+        source, raw_paths = (
+            self._resolve(checkpoint),
+            [] if paths is None else _encode_paths(paths),
+        )
         options = {"index": index, "dry_run": dry_run, "trusted": trust}
         return restorer.restore_checkpoint(
             self._checkpoints, source, raw_paths, announce=announce, **options
@@ -409,7 +412,7 @@ class Store:
         from gitckpt.store.snapshot import comparison, manifest
 
         checkpoints, paths = self._checkpoints, arguments.as_paths(paths)
-        old, new = self._resolve(before), None if after is None else self._resolve(after)
+        old, new = (self._resolve(before), None if after is None else self._resolve(after))
         # First check for missing objects: a capture of the same files would write them again.
         manifest.files_tree(checkpoints.repository, old)
         if new is not None:
@@ -418,7 +421,7 @@ class Store:
         elif checkpoints.repository.worktree is not None:
             place = "among the captured files here"
             second_files = (
-                checkpoints.capture(recursive=False).tree,
+                checkpoints.capture_worktree(recursive=False).tree,
                 checkpoints.objects.read_head()[0],
             )
         else:
@@ -429,7 +432,7 @@ class Store:
             checkpoints.repository, checkpoints.objects, *pairs
         )
         self._require_matches(trees, paths, f"in checkpoint {old.id[: ids.SHORT]} or {place}")
-        return self._compare(*trees, paths, options)
+        return self._diff(*trees, paths, options)
 
     def diff_commit(
         self,
@@ -441,24 +444,24 @@ class Store:
         """Return `git diff` from a checkpoint's linked commit to its captured files."""
         from gitckpt.store.snapshot import manifest
 
-        repository, full_checkpoint = self._checkpoints.repository, self._resolve(checkpoint)
+        repository, full_checkpoint = (self._checkpoints.repository, self._resolve(checkpoint))
         commit_tree = manifest.tree_of_files(repository, None, full_checkpoint.git_sha)
         files_tree = manifest.files_tree(repository, full_checkpoint)
-        return self._compare(commit_tree, files_tree, arguments.as_paths(paths), options)
+        return self._diff(commit_tree, files_tree, arguments.as_paths(paths), options)
 
     def _require_matches(self, trees: Sequence[str], paths: Sequence[_Path], where: str) -> None:
         empty_tree = object_id("tree", b"", self._checkpoints.repository.object_format)
         unmatched_paths = [  # perhaps typos
             os.fsdecode(path)
             for path in paths
-            if not any(self._compare(empty_tree, tree, [path], ["--name-only"]) for tree in trees)
+            if not any(self._diff(empty_tree, tree, [path], ["--name-only"]) for tree in trees)
         ]
         if unmatched_paths:
             hint = "paths are relative to the current directory; see: git ckpt diff ID --stat"
             shown_paths = arguments.join_first(unmatched_paths)
             raise NotFoundError(f"no file {where} matches {shown_paths}", hint=hint)
 
-    def _compare(self, old: str, new: str, paths: Sequence[_Path], options: Sequence[str]) -> bytes:
+    def _diff(self, old: str, new: str, paths: Sequence[_Path], options: Sequence[str]) -> bytes:
         repository = self._checkpoints.repository
         try:
             cwd = ["-C", os.getcwd()] if repository.worktree else []
@@ -480,7 +483,7 @@ class Store:
         from gitckpt.store.snapshot import manifest
 
         require_path("path", path)
-        repository, full_checkpoint = self._checkpoints.repository, self._resolve(checkpoint)
+        repository, full_checkpoint = (self._checkpoints.repository, self._resolve(checkpoint))
         return manifest.content(repository, full_checkpoint, os.fsencode(path), beside=beside)
 
     def beside(self, checkpoint: Checkpoint | str) -> Sequence[str]:
@@ -525,7 +528,7 @@ class Store:
 
     def policy(self) -> Policy:
         """Return the retention policy that `gitckpt.toml` and git's configuration define."""
-        return self._checkpoints.rules.read().policy
+        return self._checkpoints.settings_reader.read_settings().policy
 
     def expire(
         self,
@@ -553,18 +556,18 @@ class Store:
 
         `what` is a path, or a digest from `worktree.suspects`. Returns False if known before.
         """
-        from gitckpt.store.secrets import Settled
+        from gitckpt.store.secrets import SettledSecrets
 
         require_text("what", what)
         require_path("what", what)
-        return Settled(self._checkpoints.repository).settle(what)
+        return SettledSecrets(self._checkpoints.repository).mark_as_harmless(what)
 
     def loosened(self) -> Loosening | None:
         """Return the defaults that `gitckpt.toml` weakens; None if it weakens none."""
         from gitckpt.store.config import settings
 
-        current_settings = settings.read(self._checkpoints.repository)
-        current_settings.require_correct()
+        current_settings = settings.read_settings(self._checkpoints.repository)
+        current_settings.require_valid_settings()
         return current_settings.loosened
 
     def allow(self, loosened: Loosening) -> None:
@@ -602,7 +605,7 @@ class Store:
             with contextlib.suppress(BusyError):  # queued notes are not an error
                 self._checkpoints.write_links()
         only = None if only is None else as_strings("only", only)
-        return verification.verify(
+        return verification.verify_repository(
             self._checkpoints, repair=repair, contents=contents, only=only, progress=progress
         )
 
@@ -621,7 +624,7 @@ class Store:
         """Measure the disk usage of checkpoints, worktrees and gitckpt's own files."""
         from gitckpt.store import usage
 
-        return usage.measure(self._checkpoints)
+        return usage.measure_usage(self._checkpoints)
 
     def install(self, hooks: str = "auto") -> Installation:
         """Install git hooks, which record each commit, and `gitckpt.toml`.
@@ -632,7 +635,7 @@ class Store:
         from gitckpt.store import setup
         from gitckpt.store.retention import maintenance
 
-        result = setup.install(self._checkpoints.repository, hooks)
+        result = setup.install_hooks(self._checkpoints.repository, hooks)
         maintenance.record_never_maintained_if_new(self._checkpoints.repository)
         return result
 
@@ -653,7 +656,7 @@ class Store:
         """Remove what `install` added, but keep checkpoints and other tools' hook lines."""
         from gitckpt.store import setup
 
-        return setup.uninstall(self._checkpoints.repository)
+        return setup.uninstall_hooks(self._checkpoints.repository)
 
 
 def _encode_paths(paths: Sequence[_Path]) -> list[bytes]:
@@ -672,6 +675,6 @@ def _require_entries(entries: Sequence[CheckpointInfo]) -> Sequence[CheckpointIn
     return arguments.as_tuple("entries", entries, CheckpointInfo, "a CheckpointInfo")
 
 
-def inside(store: Store) -> Checkpoints:
+def checkpoints_of_store(store: Store) -> Checkpoints:
     require_type("store", store, Store, "a Store")
     return store._checkpoints  # noqa: SLF001 - the only access to it

@@ -124,14 +124,14 @@ def test_a_transaction_of_which_git_had_done_a_part(many: Imports, there: int) -
 
 class TestOneThatIsOther:
     def test_that_cannot_be_stored(self, many: Imports, monkeypatch: pytest.MonkeyPatch) -> None:
-        document = Proposal.render
+        document = Proposal.render_document
 
         def refuse(self: Proposal, *rest: Any) -> bytes:
             if self.fields["id"] == nth(4):
                 raise StateError("/number", "is no number")
             return document(self, *rest)
 
-        monkeypatch.setattr(Proposal, "render", refuse)
+        monkeypatch.setattr(Proposal, "render_document", refuse)
         monkeypatch.chdir(many.checkout.path)
         with Store.open(many.checkout.path, adapter="plumbing") as store:
             lines = Importer(store).take(["."])

@@ -19,7 +19,7 @@ from gitckpt.model import ids, times
 from gitckpt.store import secrets
 from gitckpt.store.records import ref_names
 from gitckpt.store.retention import sweep
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout, Clock
 from tests.house_rules import SOURCES
 from tests.store.conftest import require_whole
@@ -76,9 +76,16 @@ def test_leftovers_are_swept_once_they_are_old(checkout: Checkout) -> None:
     with _store(checkout) as store:
         whole = store.record("whole-complete")
         left = _leave_behind(checkout, store)
-        assert sweep.delete_orphans(inside(store).repository, inside(store).refs) == []
+        assert (
+            sweep.delete_orphans(
+                checkpoints_of_store(store).repository, checkpoints_of_store(store).refs
+            )
+            == []
+        )
         _age(checkout, (*left, "refs/keep/ckpt/" + whole.git_sha))
-        assert sweep.delete_orphans(inside(store).repository, inside(store).refs) == sorted(left)
+        assert sweep.delete_orphans(
+            checkpoints_of_store(store).repository, checkpoints_of_store(store).refs
+        ) == sorted(left)
     assert sorted(checkout.refs(*OWN_REFS)) == [
         "refs/checkpoints/" + whole.id,
         "refs/keep/ckpt/" + whole.git_sha,
@@ -89,10 +96,17 @@ def test_nothing_is_swept_while_a_checkpoint_is_being_written(main_checkout: Che
     with _store(main_checkout) as store:
         left = _leave_behind(main_checkout, store)
         _age(main_checkout, left)
-        with ref_names.write_lock(inside(store).repository, 0) as held:
+        with ref_names.write_lock(checkpoints_of_store(store).repository, 0) as held:
             assert held
-            assert sweep.delete_orphans(inside(store).repository, inside(store).refs) == []
-        assert sweep.delete_orphans(inside(store).repository, inside(store).refs) == sorted(left)
+            assert (
+                sweep.delete_orphans(
+                    checkpoints_of_store(store).repository, checkpoints_of_store(store).refs
+                )
+                == []
+            )
+        assert sweep.delete_orphans(
+            checkpoints_of_store(store).repository, checkpoints_of_store(store).refs
+        ) == sorted(left)
 
 
 def test_scratch_files_are_swept_once_they_are_old(
@@ -110,10 +124,11 @@ def test_scratch_files_are_swept_once_they_are_old(
         (place / "pack.123.cd").mkdir()
         (place / "pack.123.cd/objects").symlink_to(main_checkout.path / ".git/objects")
         os.link(place / "index.124.cd", main_checkout.path / ".git/index.lock")
-        assert sweep.delete_leftover_files(inside(store).repository) == []
+        assert sweep.delete_leftover_files(checkpoints_of_store(store).repository) == []
         monkeypatch.setattr(times, "GRACE", -1)
         gone = [
-            os.path.basename(path) for path in sweep.delete_leftover_files(inside(store).repository)
+            os.path.basename(path)
+            for path in sweep.delete_leftover_files(checkpoints_of_store(store).repository)
         ]
         assert gone == sorted(
             ["index.123.ab", "index.123.ab.lock", "pack.123.cd", "rules.123.cd", *replaced]
@@ -137,11 +152,13 @@ def test_what_a_killed_process_had_half_written_is_swept(
         for path in (*beside, half[1]):
             path.write_bytes(b"x")
         half[0].mkdir()
-        assert sweep.delete_leftover_files(inside(store).repository) == []
+        assert sweep.delete_leftover_files(checkpoints_of_store(store).repository) == []
         monkeypatch.setattr(leftovers, "OBJECTS_QUIET", 0)
-        assert sorted(sweep.find_leftover_files(inside(store).repository)) == sorted(map(str, half))
+        assert sorted(sweep.find_leftover_files(checkpoints_of_store(store).repository)) == sorted(
+            map(str, half)
+        )
         monkeypatch.setattr(times, "GRACE", -1)
-        assert sweep.delete_leftover_files(inside(store).repository) == sorted(
+        assert sweep.delete_leftover_files(checkpoints_of_store(store).repository) == sorted(
             map(str, (*beside, *half))
         )
 
@@ -157,7 +174,7 @@ class TestInterruptedRemovals:
         with _store(main_checkout) as store:
             gone = [store.save("a-complete").id, store.save("b-complete").id]
             stays = store.save("c-complete").id
-            update, calls = inside(store).refs.apply_updates, []
+            update, calls = checkpoints_of_store(store).refs.apply_updates, []
 
             def interrupt(updates: list[RefUpdate]) -> None:
                 calls.extend(
@@ -168,7 +185,7 @@ class TestInterruptedRemovals:
                 update(updates)
 
             with monkeypatch.context() as patch:
-                patch.setattr(inside(store).refs, "apply_updates", interrupt)
+                patch.setattr(checkpoints_of_store(store).refs, "apply_updates", interrupt)
                 with pytest.raises(KeyboardInterrupt):
                     store.remove(gone)
         assert list(main_checkout.refs("refs/checkpoints")) == ["refs/checkpoints/" + stays]
@@ -206,7 +223,7 @@ class TestInterruptedRemovals:
         with _store(main_checkout) as store:
             with open(os.path.join(private_dir(store), "removing"), "a") as file:
                 file.write(f"{interrupted[0].rpartition('/')[2]}\n../../heads/main\n")
-            inside(store).remover().update_keep_refs()
+            checkpoints_of_store(store).make_remover().update_keep_refs()
         assert list(main_checkout.refs("refs/ckpt/trees")) == interrupted
         assert require_whole(main_checkout)
         assert main_checkout.refs("refs/heads")
@@ -260,7 +277,9 @@ def test_a_lock_of_a_ref_that_nobody_needs_is_swept(main_checkout: Checkout) -> 
             path.touch()
         for path in (ours, theirs):
             os.utime(path, (1_000_000_000, 1_000_000_000))
-        sweep.delete_orphans(inside(store).repository, inside(store).refs)
+        sweep.delete_orphans(
+            checkpoints_of_store(store).repository, checkpoints_of_store(store).refs
+        )
         assert [path.exists() for path in (ours, young, theirs)] == [False, True, True]
 
 
@@ -285,7 +304,9 @@ def test_a_worktree_that_git_was_killed_at_making_is_forgotten(main_checkout: Ch
     with _store(main_checkout) as store:
         store.record("a-complete")
         assert list(store.verify().findings) == []
-        assert sweep.delete_leftover_files(inside(store).repository) == [str(place / "ours")]
+        assert sweep.delete_leftover_files(checkpoints_of_store(store).repository) == [
+            str(place / "ours")
+        ]
     assert sorted(os.listdir(place)) == ["a person's", "theirs", "young"]
 
 

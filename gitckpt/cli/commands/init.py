@@ -130,12 +130,12 @@ def _difference_text(value: object, default: object) -> str:
 
 
 def _allow_secret(secret: str) -> None:
-    from gitckpt.store.secrets import is_digest  # no other option needs it
+    from gitckpt.store.secrets import is_secret_digest  # no other option needs it
 
     with open_store() as store:
         path = os.path.join(store.worktree or "", secret)
         hint = "name a path from the top of the worktree, or a digest: git ckpt show ID"
-        is_missing = not is_digest(secret) and not os.path.lexists(path)
+        is_missing = not is_secret_digest(secret) and not os.path.lexists(path)
         options.refuse_if(is_missing, f"there is no file {secret!r}", hint)
         is_new = store.settle(secret)
     outcome = (

@@ -50,7 +50,7 @@ def save_checkpoint(
     options.refuse_run_and_track(run, track)
     with open_store(to_capture=not no_worktree) as store:
         from gitckpt import hook  # while git scans the files
-        from gitckpt.store.store import inside
+        from gitckpt.store.store import checkpoints_of_store
 
         record = store.record if no_worktree else store.save
         run_options = _choose_run(store, run, track)
@@ -63,7 +63,10 @@ def save_checkpoint(
             terminal.warn("the saved state is empty")
         terminal.remark(f"saved {label} with {_describe_contents(checkpoint)}")
         # Last, when the output is complete.
-        hook.maintain_if_due(inside(store).repository, lambda: _keep_removed_commits(inside(store)))
+        hook.maintain_if_due(
+            checkpoints_of_store(store).repository,
+            lambda: _keep_removed_commits(checkpoints_of_store(store)),
+        )
 
 
 def _describe_contents(checkpoint: Checkpoint) -> str:
@@ -84,7 +87,7 @@ def _describe_contents(checkpoint: Checkpoint) -> str:
 def _keep_removed_commits(store: Checkpoints) -> None:
     # Maintenance does the same later, and records the outcome.
     try:
-        store.remover().update_keep_refs()
+        store.make_remover().update_keep_refs()
     except CkptError as error:
         store.announce(f"commits below a shallow boundary may not be kept yet: {error.message}")
 

@@ -383,11 +383,17 @@ class AgentRunner:
         price = self.client.price
         if price is not None and report.tokens and not report.cost_usd:  # a client may report 0
             report = replace(report, cost_usd=price.cost_of(report.tokens))
-        error = secrets.masked(report.error) if report.error else None
-        denied = tuple(secrets.masked(action) for action in report.denied)
-        report = replace(report, text=secrets.masked(report.text), error=error, denied=denied)
+        error = secrets.mask_text(report.error) if report.error else None
+        denied = tuple(secrets.mask_text(action) for action in report.denied)
+        report = replace(report, text=secrets.mask_text(report.text), error=error, denied=denied)
         return AgentAnswer(
-            *(report, outcome.code, outcome.ended_by, secrets.masked(tail.text()), outcome.seconds),
+            *(
+                report,
+                outcome.code,
+                outcome.ended_by,
+                secrets.mask_text(tail.text()),
+                outcome.seconds,
+            ),
             *(transcript.path, False, self.client.name, patience),
         )
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, replace
-from gitckpt.store.config.file import Table, read_file
+from gitckpt.store.config.file import Table, read_config_file
 from gitckpt.store.config.settings import AGENTS, FILE
 
 Message = Mapping[str, object]  # a JSON message of a client, or an object in a message
@@ -646,22 +646,22 @@ def describe_client_override(name: str, configured: Clients) -> str | None:
 
 
 def read_clients(path: str) -> dict[str, AgentClient]:
-    return read_file(path).read_tables(AGENTS, "agent", _parse_client)
+    return read_config_file(path).read_tables(AGENTS, "agent", _parse_client)
 
 
 def _parse_client(name: str, table: Table) -> AgentClient:
-    table.only(KEYS)
+    table.check_keys(KEYS)
     command = table.text("command", one_line=True)
     built_in = BUILT_IN.get(name)
     if command is None and "command" not in table.values and built_in is None:
-        table.complain(f"{table.label} has no command", hint='add command = "COMMAND"')
+        table.report(f"{table.label} has no command", hint='add command = "COMMAND"')
     defaults = built_in or AgentClient(name, "")
     if command:
         defaults = replace(_recognize_client(command), name=name)
     resume = table.text("resume", defaults.resume, one_line=True)
     if resume is not None and SESSION not in resume:
         hint = f'write {SESSION} where the id belongs, as in resume = "--resume {SESSION}"'
-        table.complain(f"resume of {table.label} has no {SESSION}", "resume", hint=hint)
+        table.report(f"resume of {table.label} has no {SESSION}", "resume", hint=hint)
     prompt = table.choice("prompt", PROMPTS, defaults.prompt)
     output = table.choice("format", FORMATS, defaults.format)
     return replace(defaults, prompt=prompt, format=output, resume=resume, price=_parse_price(table))
@@ -671,11 +671,11 @@ def _parse_price(table: Table) -> TokenPrice | None:
     price_table = table.subtable(PRICE, f"the price of {table.label}")
     if price_table is None:
         return None
-    price_table.only(_PRICE_KEYS)
+    price_table.check_keys(_PRICE_KEYS)
     for price_key in _PRICE_KEYS[:2]:
         if price_key not in price_table.values:
             hint = f"add {price_key} = US dollars per million tokens"
-            price_table.complain(f"{price_table.label} has no {price_key}", hint=hint)
+            price_table.report(f"{price_table.label} has no {price_key}", hint=hint)
     amounts = dict.fromkeys(_PRICE_KEYS[:2], 0.0)
     for price_key in price_table.values.keys() & set(_PRICE_KEYS):
         amounts[price_key] = price_table.number(price_key, 0.0, 0.0, _MOST_USD)

@@ -239,14 +239,14 @@ def approve_agents(
     repository: Repository, definition: PipelineDefinition, values: Texts, clients: Clients
 ) -> None:
     digests = set(map(_digest_of, find_called_clients(definition, values, clients)))
-    if new_digests := digests - settings.approved_digests(repository):
+    if new_digests := digests - settings.read_approved_digests(repository):
         settings.record_approval(repository, new_digests)
 
 
 def require_approved_agents(
     repository: Repository, run: str, called: Iterable[AgentClient]
 ) -> None:
-    digests = settings.approved_digests(repository)
+    digests = settings.read_approved_digests(repository)
     new_clients = [client for client in dict.fromkeys(called) if _digest_of(client) not in digests]
     if new_clients:
         changes = [f"the agent {client.name} is {client.command}" for client in new_clients]

@@ -24,7 +24,7 @@ from gitckpt.store.config import settings
 from gitckpt.store.records import ref_names
 from gitckpt.store.runs import run_files, summary
 from gitckpt.store.runs import trust as trusting
-from gitckpt.store.store import Store, inside
+from gitckpt.store.store import Store, checkpoints_of_store
 
 COMPLETE, PAUSED, DEFERRED = "complete", "paused", "deferred"
 
@@ -55,7 +55,7 @@ class Pipelines:
     """The pipelines in a repository's `gitckpt.toml`, and gitckpt's presets."""
 
     def __init__(self, store: Store, observer: Observer | None = None) -> None:
-        self._store = inside(store)
+        self._store = checkpoints_of_store(store)
         self._observer = driver.require_valid_observer(observer)
 
     def names(self) -> list[str]:
@@ -102,12 +102,12 @@ class Pipelines:
         """
         autonomy = _parse_autonomy_option(options, RunOptions)
         # Do not execute commands from a file with mistakes.
-        settings.read(self._store.repository).require_correct()
+        settings.read_settings(self._store.repository).require_valid_settings()
         preview = self.preview(name, inputs)
         definition = preview.definition
         try:
             if key is not None:
-                self._store.claim(key).require_free()
+                self._store.claim_of_key(key).require_key_unused()
             # Approve the agents before the run exists, so that a killed run can be resumed.
             values = {**definition.inputs, **preview.given.inputs}
             clients = self._read_clients(definition)
@@ -119,7 +119,7 @@ class Pipelines:
                 self._store, definition, preview.given, subject, autonomy=autonomy, **start_options
             )
         except RunExists as error:
-            newest = self._store.heads.move_up_and_read(error.run)
+            newest = self._store.heads.move_head_up_and_read(error.run)
             self.require_ours([newest])  # the key may have been fetched
             launch.require_same_pipeline_and_inputs(newest, definition, preview.given)
             if newest.label == ref_names.RUN_COMPLETE:
@@ -137,7 +137,7 @@ class Pipelines:
         if the pipeline or inputs changed, or the errors of `Pipelines.run`.
         """
         autonomy = _parse_autonomy_option(options, ResumeOptions)
-        newest = self._store.heads.move_up_and_read(run)
+        newest = self._store.heads.move_head_up_and_read(run)
         if newest.pipeline is None or newest.pipeline.name is None:
             hint = f"open the worktree of the run: git ckpt resume --no-run {run}"
             raise UsageError(f"run {run} has no pipeline", hint=hint)
@@ -150,7 +150,7 @@ class Pipelines:
         goes_back = first_phase is not None or target is not None
         if not goes_back and release_lease_of_complete_run(self._store, run):
             return self._report_already_complete(run, definition)
-        settings.read(self._store.repository).require_correct()
+        settings.read_settings(self._store.repository).require_valid_settings()
         if not (trusted or accepts_changes):
             values = driver.placeholder_values(newest, definition, options.get("inputs", {}))
             clients = driver.find_called_clients(definition, values, self._read_clients(definition))
@@ -198,8 +198,8 @@ class Pipelines:
             head_oid = (
                 store.heads.read_head(checkpoint.run)[0] if checkpoint.run is not None else ""
             )
-            commands = driver.describe(store, checkpoint)
-            lines = trusting.account(store, checkpoint, commands)
+            commands = driver.list_remaining_commands(store, checkpoint)
+            lines = trusting.describe(store, checkpoint, commands)
             if not trust:
                 raise trusting.trust_error(store, checkpoint, lines)
             show(checkpoint.run or checkpoint.id, lines)
@@ -230,7 +230,7 @@ class Pipelines:
 
     def _read_definition(self, name: str) -> PipelineDefinition:
         # Check the whole file, to find the likely typo [pipeline.NAME] of [pipelines.NAME].
-        settings.read(self._store.repository)
+        settings.read_settings(self._store.repository)
         return pipelines.read_pipeline(self._config_path(), name, OPTIONS)
 
     def _open_run(self, run: str, options: RunOptions, open_options: OpenRunOptions) -> Run:
@@ -307,8 +307,8 @@ class Pipelines:
         try:
             if expiry.check_clock(self._store.repository, self._store.clock()) is not None:
                 return  # the next run that ends, or maintenance, removes old runs
-            config = settings.read(self._store.repository)
-            config.require_correct()
+            config = settings.read_settings(self._store.repository)
+            config.require_valid_settings()
             max_age = definition.retention
             if max_age is None:
                 max_age = config.policy.runs_older_than
@@ -338,7 +338,7 @@ def describe_next_phase(store: Store, newest: Checkpoint) -> tuple[str, list[str
         return "", []
     try:
         definition = pipelines.read_pipeline(
-            pipelines.config_path(inside(store).repository), pipeline.name, OPTIONS
+            pipelines.config_path(checkpoints_of_store(store).repository), pipeline.name, OPTIONS
         )
     except CkptError:
         return "", []

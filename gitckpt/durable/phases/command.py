@@ -79,7 +79,7 @@ def microseconds_to_seconds(length: int | None) -> float | None:
 
 
 def require_changed_files(
-    context: PhaseContext, attempt: Attempt, outcome: CommandResult | Answer
+    context: PhaseContext, attempt: Attempt, outcome: CommandResult | AgentAnswer
 ) -> None:
     phase = context.phase
     if phase.must_change and not context.run.has_changed_files(attempt):

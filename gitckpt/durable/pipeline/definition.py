@@ -17,7 +17,7 @@ from gitckpt.model import phase as phase_labels
 from gitckpt.model.arguments import closest_word, normalize_name, require_text
 from gitckpt.model.errors import NotFoundError, UsageError
 from gitckpt.model.values import dataclass, field
-from gitckpt.store.config.file import ConfigFile, Table, read_file, text_of
+from gitckpt.store.config.file import ConfigFile, Table, read_config_file, read_text
 from gitckpt.store.config.settings import FILE, PIPELINES
 
 Texts = Mapping[str, str]  # values by name
@@ -183,13 +183,13 @@ def parse_pipelines(
 
 
 def _parse_pipeline(name: str, table: Table, steps: KnownSteps, source: str) -> PipelineDefinition:
-    table.only(_PIPELINE_KEYS)
+    table.check_keys(_PIPELINE_KEYS)
     inputs = table.inputs("inputs")
     phase_tables = table.tables("phases", "phase")
     phases = [(item, _parse_phase(item, steps, inputs)) for item in phase_tables]
     if table.values.get("phases", []) == []:
         hint = f"add [[pipelines.{name}.phases]] with name and run"
-        table.complain(f"{table.label} has no phases", hint=hint)
+        table.report(f"{table.label} has no phases", hint=hint)
     _require_distinct_names(phases)
     return PipelineDefinition(
         name=name,
@@ -211,15 +211,15 @@ def _parse_autonomy(table: Table) -> str:
     try:
         return parse_autonomy(text)
     except UsageError as error:
-        table.complain(f"autonomy in {table.label}: {error.message}", "autonomy", hint=error.hint)
+        table.report(f"autonomy in {table.label}: {error.message}", "autonomy", hint=error.hint)
         return _DEFAULT.autonomy
 
 
 def _parse_phase(table: Table, known_steps: KnownSteps, inputs: Collection[str]) -> PhaseDefinition:
-    table.only(_PHASE_KEYS)
+    table.check_keys(_PHASE_KEYS)
     command, step = _parse_command(table, known_steps)
     return PhaseDefinition(
-        name=table.name(phase_labels.NOT_PHASES),
+        name=table.read_name(phase_labels.NOT_PHASES),
         run=command,
         use=step,
         env=table.environment("env"),
@@ -240,14 +240,14 @@ def _parse_phase(table: Table, known_steps: KnownSteps, inputs: Collection[str])
 
 def _parse_command(table: Table, known_steps: KnownSteps) -> tuple[str | None, str | None]:
     if "run" in table.values and "use" in table.values:
-        table.complain(f"{table.label} has both keys, run and use", "use", hint="remove run or use")
+        table.report(f"{table.label} has both keys, run and use", "use", hint="remove run or use")
     elif "run" not in table.values and "use" not in table.values:
-        table.complain(f"{table.label} has no command", hint='add run = "COMMAND"')
+        table.report(f"{table.label} has no command", hint='add run = "COMMAND"')
     command, step = table.text("run"), table.text("use")
     if step is not None and step not in known_steps:
         guess = closest_word(step, known_steps)
         hint = f"did you mean {guess!r}?" if guess else f"steps: {', '.join(sorted(known_steps))}"
-        table.complain(f"use in {table.label} names an unknown step: {step!r}", "use", hint=hint)
+        table.report(f"use in {table.label} names an unknown step: {step!r}", "use", hint=hint)
     return command, step
 
 
@@ -256,11 +256,11 @@ def _parse_options(table: Table, use: str | None, known_steps: KnownSteps) -> di
         return {}
     if use is None:
         hint = "only built-in steps have options"
-        table.complain(f"{table.label} has the key with, but not the key use", "with", hint=hint)
+        table.report(f"{table.label} has the key with, but not the key use", "with", hint=hint)
         return {}
     options_table = table.subtable("with", f"with of {table.label}")
     if options_table is not None and use in known_steps:
-        options_table.only(tuple(known_steps[use]))
+        options_table.check_keys(tuple(known_steps[use]))
     return table.strings("with", f"with of {table.label}")
 
 
@@ -269,11 +269,11 @@ def _parse_retries(table: Table) -> Retries:
         return Retries(attempts=table.count("retries", _DEFAULT_RETRIES.attempts))
     retries = table.subtable("retries", f"retries of {table.label}")
     assert retries is not None
-    retries.only(_RETRIES_KEYS)
+    retries.check_keys(_RETRIES_KEYS)
     delay = retries.duration("delay", _DEFAULT_RETRIES.delay) or 0
     max_delay = retries.duration("max_delay", max(delay, _DEFAULT_RETRIES.max_delay)) or 0
     if max_delay < delay:
-        retries.complain(f"max_delay in {retries.label} is less than delay", "max_delay")
+        retries.report(f"max_delay in {retries.label} is less than delay", "max_delay")
     return Retries(
         attempts=retries.count("attempts", 1),
         delay=delay,
@@ -300,9 +300,9 @@ def _require_distinct_names(phases: list[ParsedPhase]) -> None:
             continue
         other_name, other_table, other_path = first_uses[normalize_name(name)]
         relation = "is used" if other_name == name else f"is too similar to {other_name!r}"
-        message = f"the {kind} {name!r} {relation} in line {other_table.line(*other_path)}"
+        message = f"the {kind} {name!r} {relation} in line {other_table.line_of_key(*other_path)}"
         hint = "names must differ by more than case, hyphens and underscores"
-        table.complain(message, *path, hint=hint)
+        table.report(message, *path, hint=hint)
 
 
 def _sort_phases_by_needs(label: str, phases: list[ParsedPhase]) -> tuple[PhaseDefinition, ...]:
@@ -332,10 +332,10 @@ def _report_cycle_of_needs(waiting: list[ParsedPhase]) -> list[str]:
         visited_names.append(name)
         name = next(need for need in parsed_by_name[name][1].needs if need in parsed_by_name)
     cycle = visited_names[visited_names.index(name) :]
-    first_index = min(range(len(cycle)), key=lambda i: parsed_by_name[cycle[i]][0].line())
+    first_index = min(range(len(cycle)), key=lambda i: parsed_by_name[cycle[i]][0].line_of_key())
     cycle = cycle[first_index:] + cycle[:first_index]
     message = f"phases need each other: {' → '.join([*cycle, cycle[0]])}"
-    parsed_by_name[cycle[0]][0].complain(message, "needs")
+    parsed_by_name[cycle[0]][0].report(message, "needs")
     return cycle
 
 
@@ -351,7 +351,7 @@ def config_path(repository: Repository) -> str:
 
 def read_pipeline(path: str, name: str, known_steps: KnownSteps) -> PipelineDefinition:
     require_text("name", name)
-    definitions = parse_pipelines(text_of(path), path, known_steps)
+    definitions = parse_pipelines(read_text(path), path, known_steps)
     if name in definitions:
         return definitions[name]
     if name in PRESETS:
@@ -381,9 +381,9 @@ def describe_redefined_preset(definition: PipelineDefinition) -> str | None:
 
 
 def read_pipeline_names(path: str) -> list[str]:
-    config_file = read_file(path)
+    config_file = read_config_file(path)
     table = config_file.table(PIPELINES)
-    config_file.require_correct()
+    config_file.require_no_mistakes()
     return list(table.values)
 
 

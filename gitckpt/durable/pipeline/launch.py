@@ -167,7 +167,7 @@ class RunInputs:
 
     def warn_of_masked_secrets(self, store: Checkpoints, warn: Callable[[str], None]) -> None:
         for name, content in self.contents.items():
-            secret_hits = secrets.find_unsettled(store.repository, content)
+            secret_hits = secrets.find_unsettled_secrets(store.repository, content)
             for hit, line, digest in secret_hits[:1]:
                 more = f" and {len(secret_hits) - 1} more" if len(secret_hits) > 1 else ""
                 place = f"the stored copy of {self.inputs[name]}, line {line} ({hit.rule}){more}"
@@ -203,7 +203,7 @@ def require_unchanged_input_copies(run: RunSession, definition: PipelineDefiniti
     # The copies come from a snapshot, which may have been fetched.
     digests = RunInputs({}, copies).content_digests
     changed_names = [name for name in digests if digests[name] != run.pipeline.contents[name]]
-    masked_names = [name for name in changed_names if secrets.has_masks(copies[name])]
+    masked_names = [name for name in changed_names if secrets.has_masked_secrets(copies[name])]
     notes = dict.fromkeys(masked_names, " has masked secrets")
     changes = [f"the run's copy of the input {name}{notes.get(name, '')}" for name in changed_names]
     if masked_names:
@@ -283,7 +283,9 @@ def update_pipeline(
     copies = run.files.read_inputs()
     for name, data in list(contents.items()):
         is_unchanged = digests[name] == recorded.get(name)
-        if not is_unchanged or copies.get(name) != secrets.mask_unsettled(store.repository, data):
+        if not is_unchanged or copies.get(name) != secrets.mask_unsettled_secrets(
+            store.repository, data
+        ):
             del contents[name]
     run.files.write_inputs(contents)
     return record
@@ -319,7 +321,7 @@ def _reason_to_exclude_file(store: Checkpoints, path: str) -> str | None:
         if main_top is None:
             return "the file is not in a worktree"
         repository = Repository(repository.common_dir, main_top, repository.object_format)
-    return limits.reason_not_captured(repository, store.rules.limits(), path)
+    return limits.reason_not_captured(repository, store.settings_reader.read_limits(), path)
 
 
 def replace_inputs(newest: Pipeline, definition: PipelineDefinition, texts: Texts) -> Pipeline:
@@ -334,7 +336,9 @@ def replace_inputs(newest: Pipeline, definition: PipelineDefinition, texts: Text
 def _mask_input_texts(definition: PipelineDefinition, texts: Texts) -> dict[str, str]:
     # The paths of input files are not masked.
     files = definition.files
-    return {name: text if name in files else secrets.masked(text) for name, text in texts.items()}
+    return {
+        name: text if name in files else secrets.mask_text(text) for name, text in texts.items()
+    }
 
 
 def _read_input_copies(

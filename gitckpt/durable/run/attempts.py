@@ -30,7 +30,7 @@ from gitckpt.model.errors import CkptError, StateError, UsageError
 from gitckpt.model.times import MICRO
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.leases.leases import RENEWAL, Hold, LeaseLost
+from gitckpt.store.leases.leases import RENEWAL, HeldLease, LeaseLost
 from gitckpt.store.runs import trust
 from gitckpt.store.runs.summary import PhaseAttempts
 from gitckpt.store.snapshot import capture
@@ -39,7 +39,7 @@ from gitckpt.store.snapshot.limits import MORE_TIME
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.durable.run.opener import ReopenedRun
-    from gitckpt.store.records.draft import Details
+    from gitckpt.store.records.draft import CheckpointDetails
 
 
 # Failures of a phase; `status` is that of their checkpoint. Other exceptions are failures, too.
@@ -131,11 +131,11 @@ def repeat_in_thread(interval: float, action: Callable[[], bool]) -> Iterator[No
 
 
 def renew_lease_in_thread(
-    hold: Hold, repository: Repository
+    hold: HeldLease, repository: Repository
 ) -> contextlib.AbstractContextManager[None]:
     def renew_lease() -> bool:
         try:
-            hold.renew()
+            hold.renew_lease()
         except LeaseLost:
             return False  # the driver notices when it writes
         except CkptError as error:
@@ -196,7 +196,7 @@ class Autosaver:
         if self._store is None:
             source = self._session.store.repository
             repository = Repository(source.git_dir, source.worktree, source.object_format)
-            self._store = self._session.store.seen_from(repository, "plumbing")
+            self._store = self._session.store.open_store_for(repository, "plumbing")
         return self._store
 
     def _save_changes(self, store: Checkpoints) -> None:
@@ -205,7 +205,7 @@ class Autosaver:
         if run_head.git_sha == commit != self._saved[0]:  # the hook has recorded commit and files
             self._saved = _get_commit_and_tree(run_head)
             return
-        snapshot = store.capture(session.writer.limits, session.files.added)
+        snapshot = store.capture_worktree(session.writer.limits, session.files.added)
         if snapshot.degraded and not self._has_warned:
             self._has_warned = True
             store.announce(f"no autosaves of run {session.id}: {snapshot.degraded}; {MORE_TIME}")
@@ -457,7 +457,7 @@ def _mask_secrets(text: str | None) -> str | None:
         return text
     from gitckpt.store import secrets
 
-    return secrets.masked(text)
+    return secrets.mask_text(text)
 
 
 class CurrentAttempt:
@@ -493,7 +493,7 @@ class CurrentAttempt:
             session.writer.log_failures(self._saver.failures)
         return json.loads(result)
 
-    def record_milestone(self, **details: Unpack[Details]) -> None:
+    def record_milestone(self, **details: Unpack[CheckpointDetails]) -> None:
         session = self._session
         attempt = replace(self._attempt, began=session.store.new_id(), recoveries=0)
         with self._saver.prevent_autosaves():
@@ -548,7 +548,7 @@ class RunSession:
         try:
             self.writer.write_pending()
             self.store.close()  # writes pending notes, so the lease must still be held
-            self.hold.release()
+            self.hold.release_lease()
         except LeaseLost:
             return  # another driver has taken over
         except CkptError as error:
@@ -558,7 +558,7 @@ class RunSession:
             self._opening.close_stores()
 
     def check(self) -> None:
-        self.hold.check()
+        self.hold.require_lease_held()
         if self.hold.lease.cancelled:
             hint = f"to continue: git ckpt resume {self.id}"
             raise Cancelled(f"run {self.id} was cancelled", hint=hint)
@@ -631,7 +631,7 @@ class RunSession:
                 self._current = None
             plan = plan_attempt(self.last_attempt, name, inputs)
 
-    def milestone(self, **details: Unpack[Details]) -> None:
+    def milestone(self, **details: Unpack[CheckpointDetails]) -> None:
         if self._current is None:
             message = "a milestone belongs to a phase, and no phase is in progress"
             raise UsageError(message, hint="call milestone() in the function of a phase")

@@ -21,7 +21,7 @@ from gitckpt.model.values import dataclass, replace
 from gitckpt.store import local_checkpoints, submodules
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
-from gitckpt.store.leases.leases import LENGTH, Hold, LeaseLost
+from gitckpt.store.leases.leases import LENGTH, HeldLease, LeaseLost
 from gitckpt.store.records import ref_names
 from gitckpt.store.runs import run_files, trust
 from gitckpt.store.runs.run_files import RunFiles
@@ -45,7 +45,7 @@ class ReopenedRun:
     path: str  # of the worktree
     store: Checkpoints  # opened in the worktree
     files: RunFiles
-    hold: Hold
+    hold: HeldLease
     newest: Checkpoint
     is_new: bool  # the worktree was just created
     remarks: tuple[str, ...]
@@ -67,20 +67,20 @@ def begin_run(
     files: Mapping[str, bytes] | None = None,
     key: str | None = None,
 ) -> Checkpoint:
-    run_settings = settings.read(store.repository)
+    run_settings = settings.read_settings(store.repository)
     if pipeline.name is not None:
-        run_settings.require_correct()
+        run_settings.require_valid_settings()
     # Raises for a bare repository without a configured directory.
     opener.worktrees_dir(store.repository, run_settings.worktree_dir)
     if key is not None:
-        store.claim(key).require_free()  # before anything is written
+        store.claim_of_key(key).require_key_unused()  # before anything is written
     commit = store.repository.resolve_commit_or_unborn(base)
     if pipeline.name is not None:
         # The run's worktree will contain the settings file of that commit.
-        settings.require_correct(store.repository, commit)
+        settings.require_valid_settings_at(store.repository, commit)
     snapshot = CLEAN
     if run_settings.limits.submodules:
-        snapshot = replace(CLEAN, submodules=submodules.capture_tree(store, commit))
+        snapshot = replace(CLEAN, submodules=submodules.capture_submodules_of_tree(store, commit))
     if files:
         snapshot = run_files.add_input_files(
             store.repository, store.objects, snapshot, commit, files
@@ -120,11 +120,11 @@ def reopen_run(store: Checkpoints, run: str, **options: Unpack[OpenRunOptions]) 
     source = store.repository
     with contextlib.ExitStack() as cleanups:
         lease_repository = Repository(source.git_dir, source.worktree, source.object_format)
-        lease_store = store.seen_from(lease_repository, "plumbing")
+        lease_store = store.open_store_for(lease_repository, "plumbing")
         cleanups.callback(lease_store.close)
         holder, lease_length = options.get("holder", "a program"), options.get("lease", LENGTH)
         take_over = options.get("take_over", False)
-        hold = lease_store.leases.acquire(run, holder, lease_length, take_over=take_over)
+        hold = lease_store.leases.acquire_lease(run, holder, lease_length, take_over=take_over)
         cleanups.callback(_release_lease, hold)
         # Read the run again: the last driver may have written until now.
         newest = _read_trusted_checkpoint(store, run, trusted=False)
@@ -145,7 +145,7 @@ def reopen_run(store: Checkpoints, run: str, **options: Unpack[OpenRunOptions]) 
             files = run_files.files_of_run(source, run)
             if newest.tree is not None:
                 files.restore_missing(source, store.objects, newest.tree)
-            run_store = store.seen_from(repository, options.get("adapter", "auto"))
+            run_store = store.open_store_for(repository, options.get("adapter", "auto"))
             cleanups.callback(run_store.close)
             update_remarks = rewind.update_worktree(run_store, files, newest)
         cleanups.pop_all()
@@ -158,9 +158,9 @@ def reopen_run(store: Checkpoints, run: str, **options: Unpack[OpenRunOptions]) 
 
 
 def _read_trusted_checkpoint(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoint:
-    store.heads.move_up(run)
+    store.heads.move_head_up(run)
     head_oid, newest = store.heads.read_head(run)
-    if not local_checkpoints.is_local(store.repository, run, head_oid):
+    if not local_checkpoints.is_document_local(store.repository, run, head_oid):
         if not trusted:
             raise trust.trust_error(store, newest, trust.describe(store, newest))
         trust.adopt(store, run, head_oid)
@@ -168,18 +168,18 @@ def _read_trusted_checkpoint(store: Checkpoints, run: str, *, trusted: bool) -> 
 
 
 def release_lease_of_complete_run(store: Checkpoints, run: str) -> bool:
-    if store.heads.move_up_and_read(run).label != ref_names.RUN_COMPLETE:
+    if store.heads.move_head_up_and_read(run).label != ref_names.RUN_COMPLETE:
         return False
     lease = store.leases.read(run)
     if lease is None or lease[1].released is not None or store.leases.is_held(*lease):
         return False
-    _release_lease(store.leases.acquire(run, "cleanup after a killed driver"))
+    _release_lease(store.leases.acquire_lease(run, "cleanup after a killed driver"))
     return True
 
 
-def _release_lease(hold: Hold) -> None:
+def _release_lease(hold: HeldLease) -> None:
     try:
-        hold.release()
+        hold.release_lease()
     except LeaseLost:
         return  # another driver has taken over
 

@@ -111,7 +111,7 @@ def require_restorable(store: Checkpoints, checkpoint: Checkpoint) -> None:
 
 
 def restore_run_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) -> None:
-    snapshot = store.capture(beside=files.added)
+    snapshot = store.capture_worktree(beside=files.added)
     tree, repository = snapshot.tree, store.repository
     if tree is None:
         return
@@ -186,7 +186,7 @@ def fork_run(
     options["message"] = f"forked from {_short_id(checkpoint.id)}"
     fork = store.record(ref_names.RUN_STARTED, checkpoint.state, start=run_name, **options)
     if local_checkpoints.is_captured_here(store.repository, checkpoint.id):
-        local_checkpoints.append_fork(store.repository, fork.id)
+        local_checkpoints.append_forked_checkpoint(store.repository, fork.id)
     if checkpoint.run is not None and not is_recorded_here:
         trust.adopt(store, checkpoint.run, by=fork.run)
     if checkpoint.run is not None and checkpoint.pipeline is not None:

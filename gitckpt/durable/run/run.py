@@ -32,7 +32,7 @@ from gitckpt.model.runstate import REWINDING, rewind_message
 from gitckpt.model.values import replace
 from gitckpt.store.records import ref_names
 from gitckpt.store.runs import trust
-from gitckpt.store.store import Store, inside
+from gitckpt.store.store import Store, checkpoints_of_store
 
 
 class Run:
@@ -62,7 +62,9 @@ class Run:
         if the run is complete, or WorktreeError if its worktree cannot be opened.
         """
         first_state = as_mapping("state", state)
-        checkpoint, _ = find_or_begin(inside(store), name, key=key, base=base, state=first_state)
+        checkpoint, _ = find_or_begin(
+            checkpoints_of_store(store), name, key=key, base=base, state=first_state
+        )
         return cls.resume(store, str(checkpoint.run), adapter=adapter)
 
     @classmethod
@@ -79,12 +81,12 @@ class Run:
 
         Returns the newest checkpoint of the run, and True if the run is new.
         """
-        checkpoints = inside(store)
+        checkpoints = checkpoints_of_store(store)
         first_state = as_mapping("state", state)
         checkpoint, is_new = find_or_begin(checkpoints, name, key=key, base=base, state=first_state)
         if not is_new:
             require_incomplete(checkpoints, checkpoint)
-            checkpoints.leases.require_free(str(checkpoint.run))
+            checkpoints.leases.require_lease_free(str(checkpoint.run))
         return checkpoint, is_new
 
     @classmethod
@@ -95,7 +97,7 @@ class Run:
         a recreated worktree. Raises NotFoundError, RunComplete (with the `results` of phases),
         Untrusted (another repository recorded the run), LeaseHeld or WorktreeError.
         """
-        opening = reopen_run(inside(store), run, **options)
+        opening = reopen_run(checkpoints_of_store(store), run, **options)
         return cls(RunSession(opening), opening.remarks)
 
     @classmethod
@@ -123,7 +125,7 @@ class Run:
         trust: bool = False,
     ) -> Checkpoint:
         """Record and return the first checkpoint of a new run that continues `checkpoint`."""
-        checkpoints = inside(store)
+        checkpoints = checkpoints_of_store(store)
         if not isinstance(checkpoint, Checkpoint):
             checkpoint = store.read(checkpoint)
         return rewind.fork_run(checkpoints, checkpoint, name, trusted=trust)

@@ -22,15 +22,15 @@ from gitckpt.model.phase import REWOUND, completed_phases_after
 from gitckpt.model.values import replace
 from gitckpt.store import error_log
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.leases.leases import Hold, LeaseLost
+from gitckpt.store.leases.leases import HeldLease, LeaseLost
 from gitckpt.store.records import ref_names
-from gitckpt.store.records.draft import Successor
+from gitckpt.store.records.draft import SuccessorCheckpoint
 from gitckpt.store.runs import run_files, trust
 from gitckpt.store.runs.run_files import RunFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.store.records.draft import Details
+    from gitckpt.store.records.draft import CheckpointDetails
 
 # Seconds to wait for a lock: a git process whose driver was killed ends soon.
 PATIENCE = 5.0
@@ -39,14 +39,14 @@ _NAMED = 3  # processes that an error names
 
 
 @contextlib.contextmanager
-def lock_run_files(repository: Repository, hold: Hold) -> Iterator[None]:
+def lock_run_files(repository: Repository, hold: HeldLease) -> Iterator[None]:
     run = hold.lease.run
     path = os.path.join(repository.make_private_dir(), ref_names.FILES_LOCK.format(run))
     lock = FileLock(path, PATIENCE, is_inherited=True)
     if not lock.acquire() and lock.is_taken:  # ignore a file system without locks
         raise _make_busy_error(run, path)
     try:
-        hold.check()
+        hold.require_lease_held()
         yield
     finally:
         lock.release(delete=True)
@@ -74,7 +74,7 @@ class _PendingCheckpoint(NamedTuple):
     label: str
     state: Mapping[str, Any]
     capture: bool
-    details: Details  # include the id, by which a write that failed late is recognized
+    details: CheckpointDetails  # include the id, by which a write that failed late is recognized
 
 
 class CheckpointWriter:
@@ -82,7 +82,7 @@ class CheckpointWriter:
         self,
         store: Checkpoints,
         run: str,
-        hold: Hold,
+        hold: HeldLease,
         files: RunFiles,
         newest: Checkpoint,
         *,
@@ -98,7 +98,7 @@ class CheckpointWriter:
         self._tried: set[str] = set()  # ids of pending checkpoints that may have been written
         self._has_written = False  # since the last restore
         self._step_state: dict[str, Any] = {}
-        self.limits = store.rules.limits().automatic()
+        self.limits = store.settings_reader.read_limits().automatic()
         self._made_at = made_at  # when the worktree was created; None if it existed before
 
     def write_checkpoint(
@@ -108,7 +108,7 @@ class CheckpointWriter:
         *,
         capture: bool = False,
         followed: bool = False,
-        **details: Unpack[Details],
+        **details: Unpack[CheckpointDetails],
     ) -> None:
         """Record the pending checkpoints and this one; with `followed`, it stays pending."""
         details["run"] = self._run
@@ -218,7 +218,7 @@ class CheckpointWriter:
             raise NotFoundError(message, hint=hint) from None
         return attempt if attempt is not None and attempt.phase == phase else None
 
-    def _update_completed_phases(self, label: str, details: Details) -> None:
+    def _update_completed_phases(self, label: str, details: CheckpointDetails) -> None:
         pipeline = details.get("pipeline")
         if (details.get("rewound_to") or label == REWOUND) and pipeline is not None:
             self.completed = dict(pipeline.completed)
@@ -235,7 +235,9 @@ class CheckpointWriter:
         self._tried.update(pending.details["id"] for pending in (first, *successors))
         follower = None
         for second in successors:
-            follower = Successor(second.label, self._add_step_state(second), second.details)
+            follower = SuccessorCheckpoint(
+                second.label, self._add_step_state(second), second.details
+            )
         details: Any = {"guard": self._hold, "keeps": _STEP_KEYS, "then": follower, **first.details}
         state = self._add_step_state(first)
         if first.capture or not self._has_written:
@@ -269,7 +271,7 @@ class CheckpointWriter:
             checkpoint = self._store.read(checkpoint_id)
         except NotFoundError:
             return False
-        self._store.heads.move_up(self._run)
+        self._store.heads.move_head_up(self._run)
         self._dequeue_recorded([checkpoint])
         return True
 
@@ -284,6 +286,6 @@ class CheckpointWriter:
 
 def log_error(repository: Repository, sentence: str) -> None:
     try:
-        error_log.append(repository, sentence)
+        error_log.append_to_log(repository, sentence)
     except CkptError:
         return  # such as a full disk; the driver reports what it cannot write

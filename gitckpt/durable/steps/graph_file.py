@@ -19,7 +19,7 @@ from gitckpt.model.arguments import closest_word, normalize_name
 from gitckpt.model.errors import CkptError, NotFoundError
 from gitckpt.model.values import replace
 from gitckpt.store.config import settings
-from gitckpt.store.config.file import ConfigFile, Table, text_of
+from gitckpt.store.config.file import ConfigFile, Table, read_text
 from gitckpt.store.config.settings import STEPS
 
 # Mirror: the state of a track as a file, rewritten after each report, for programs that read
@@ -106,11 +106,13 @@ _PRESET_FILE = os.path.join(os.path.dirname(__file__), "superpowers.toml")
 
 
 def read_graph(path: str, name: str) -> Graph:
-    return _parse_and_find_graph(name, text_of(path), path)
+    return _parse_and_find_graph(name, read_text(path), path)
 
 
 def read_graph_at_head(repository: Repository, name: str) -> Graph:
-    return _parse_and_find_graph(name, settings.head_text(repository), f"HEAD:{settings.FILE}")
+    return _parse_and_find_graph(
+        name, settings.read_file_at_head(repository), f"HEAD:{settings.FILE}"
+    )
 
 
 def _parse_and_find_graph(name: str, text: str, path: str) -> Graph:
@@ -129,11 +131,11 @@ def _parse_and_find_graph(name: str, text: str, path: str) -> Graph:
 
 @functools.cache
 def read_preset_graph() -> Graph:
-    return parse_graphs(text_of(_PRESET_FILE), "preset superpowers")[SUPERPOWERS]
+    return parse_graphs(read_text(_PRESET_FILE), "preset superpowers")[SUPERPOWERS]
 
 
 def read_preset_graph_text() -> str:
-    return text_of(_PRESET_FILE)
+    return read_text(_PRESET_FILE)
 
 
 def parse_graphs(text: str, path: str) -> dict[str, Graph]:
@@ -143,18 +145,18 @@ def parse_graphs(text: str, path: str) -> dict[str, Graph]:
 
 
 def _parse_graph(name: str, table: Table) -> Graph:
-    table.only(_GRAPH_KEYS)
+    table.check_keys(_GRAPH_KEYS)
     mirror = table.text("mirror", one_line=True)
     mistake = find_mirror_path_problem(mirror) if mirror is not None else None
     if mistake is not None:
         hint = 'such as "conductor/tracks/{track}/metadata.json"'
-        table.complain(f"mirror of {table.label} {mistake}", "mirror", hint=hint)
+        table.report(f"mirror of {table.label} {mistake}", "mirror", hint=hint)
     if name == SUPERPOWERS and mirror is not None and {*table.values} <= {"mirror", "description"}:
         return replace(read_preset_graph(), mirror=mirror)  # with the preset's steps
     tables = table.tables("steps", "step")
     if not tables:
-        table.complain(f"{table.label} has no steps", "steps", hint=f"add [[steps.{name}.steps]]")
-    names = [step_table.name(_RESERVED) for step_table in tables]
+        table.report(f"{table.label} has no steps", "steps", hint=f"add [[steps.{name}.steps]]")
+    names = [step_table.read_name(_RESERVED) for step_table in tables]
     named_tables = zip(names, tables, strict=True)
     required = [name for name, entry in named_tables if entry.values.get("optional") is not True]
     steps = tuple(
@@ -177,7 +179,7 @@ def _parse_graph(name: str, table: Table) -> Graph:
 
 def _parse_step(table: Table, names: Sequence[str], following: str) -> StepDefinition:
     # `following` is the default for on_pass.
-    table.only(_STEP_KEYS)
+    table.check_keys(_STEP_KEYS)
     target_names = (*names, COMPLETE)
     for edge_key in ("on_pass", "on_fail"):
         target = table.text(edge_key)
@@ -185,7 +187,7 @@ def _parse_step(table: Table, names: Sequence[str], following: str) -> StepDefin
             close = closest_word(target, target_names)
             hint = f"did you mean {close}?" if close else f"there are: {', '.join(target_names)}"
             problem = f"{edge_key} of {table.label} names {target!r}, which is not a step"
-            table.complain(problem, edge_key, hint=hint)
+            table.report(problem, edge_key, hint=hint)
     return StepDefinition(
         name=str(table.values.get("name", "")),
         on_pass=table.text("on_pass") or following,
@@ -207,23 +209,23 @@ def _check_step_names(
     for table, name in zip(tables, names, strict=True):
         key = normalize_name(name)
         if name and key in used_names and key not in reserved:
-            table.complain(f"the step name {name!r} is too similar to {used_names[key]!r}", "name")
+            table.report(f"the step name {name!r} is too similar to {used_names[key]!r}", "name")
         used_names.setdefault(key, name)
     for alias, target in aliases.items():
         key = normalize_name(alias)
         if key in used_names:
             problem = f"the alias {alias!r} is too similar to {used_names[key]!r}"
-            graph.complain(problem, "aliases", alias)
+            graph.report(problem, "aliases", alias)
         used_names.setdefault(key, alias)
         if target not in names and target != COMPLETE:
             problem = f"the alias {alias!r} names {target!r}, which is not a step"
-            graph.complain(problem, "aliases", alias)
+            graph.report(problem, "aliases", alias)
 
 
 def _check_edges(graph: Table, tables: Sequence[Table], steps: Sequence[StepDefinition]) -> None:
     steps_by_name = {step.name: step for step in steps}
     if steps and all(step.optional for step in steps):
-        graph.complain(f"every step of {graph.label} is optional", "steps")
+        graph.report(f"every step of {graph.label} is optional", "steps")
     entered_steps = {step.on_pass for step in steps} | {step.on_fail for step in steps}
     entered_steps.add(next((step.name for step in steps if not step.optional), ""))
     for table, step in zip(tables, steps, strict=True):
@@ -233,10 +235,10 @@ def _check_edges(graph: Table, tables: Sequence[Table], steps: Sequence[StepDefi
         is_circle = path[-1] in steps_by_name and steps_by_name[path[-1]].on_pass == step.name
         if is_circle and step.name == next(member.name for member in steps if member.name in path):
             problem = f"on_pass leads in a circle: {' → '.join([*path, step.name])}"
-            table.complain(problem, "on_pass", hint=f"one step must lead to {COMPLETE}")
+            table.report(problem, "on_pass", hint=f"one step must lead to {COMPLETE}")
         if step.name and step.name not in entered_steps and not step.optional:
             hint = "name the step in on_pass or on_fail of another step, or make the step optional"
-            table.complain(f"no step leads to {table.label}", hint=hint)
+            table.report(f"no step leads to {table.label}", hint=hint)
         if step.counts_cycles and step.on_fail is None:
             hint = "name the step that repairs the failure"
-            table.complain(f"fix_cycle of {table.label} needs on_fail", "fix_cycle", hint=hint)
+            table.report(f"fix_cycle of {table.label} needs on_fail", "fix_cycle", hint=hint)

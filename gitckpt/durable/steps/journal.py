@@ -71,7 +71,7 @@ def find_report_target(
 
 def read_newest_checkpoint(store: Checkpoints, target: ReportTarget) -> Checkpoint:
     if target.run is not None:
-        return store.heads.move_up_and_read(target.run)
+        return store.heads.move_head_up_and_read(target.run)
     hint = f"start one: git ckpt step start STEP --track {shell_quoted(str(target.track))}"
     raise NotFoundError(f"no run has the track {target.track}", hint=hint)
 
@@ -87,7 +87,7 @@ def find_graph(store: Checkpoints, state: Mapping[str, Any], requested: str | No
     try:
         return graph_file.read_graph(os.path.join(top, settings.FILE), name)
     except UsageError as error:
-        if not store.rules.read().problem:  # the mistake is in the graph itself
+        if not store.settings_reader.read_settings().problem:  # the mistake is in the graph itself
             raise
         try:
             return graph_file.read_graph_at_head(store.repository, name)
@@ -149,7 +149,7 @@ def _find_repeated_report(
         problem = f"checkpoint {checkpoint_id} belongs to another report: {checkpoint.label}"
         raise UsageError(problem, hint="give each report a different id")
     # The first call may have been killed before it moved the run's head or wrote the mirror.
-    store.heads.move_up(checkpoint.run)
+    store.heads.move_head_up(checkpoint.run)
     worktree_repository = _open_run_worktree(store, checkpoint.run) or store.repository
     _write_state_mirror(store, worktree_repository, step_graph, checkpoint.run)
     return Reported(checkpoint, step_graph, is_new=False)
@@ -188,7 +188,7 @@ def _record_report_in_run(
     elif worktree is None or os.path.samefile(worktree.git_dir, store.repository.git_dir):
         checkpoint = _save_report(store, target, step_graph, step_report, files=files)
     else:
-        with store.seen_from(worktree, "plumbing") as run_store:
+        with store.open_store_for(worktree, "plumbing") as run_store:
             checkpoint = _save_report(run_store, target, step_graph, step_report, files=files)
     return Reported(checkpoint, step_graph, is_new=False)
 
@@ -215,7 +215,7 @@ def _save_report(
     notes_line = " ".join((step_report.notes or "").split())
     message = ": ".join(filter(None, ["reset" if step_report.action == RESET else "", notes_line]))
     message = message if len(message) <= _MESSAGE else f"{message[:_MESSAGE]}…"
-    guard = store.leases.bind_to_token(run) if run is not None else None
+    guard = store.leases.bind_writes_to_token(run) if run is not None else None
     new_track = track if run is None else None
     kwargs: dict[str, Any] = {"run": run, "start": new_track, "guard": guard, "change": change}
     kwargs |= {"trigger": STEP, "agent": step_report.agent, "message": message or None}
@@ -226,7 +226,9 @@ def _save_report(
     label = f"{step}-{record.LABELS[step_report.action]}"
     if options.pop("files", False):
         # An agent waits for this call: omit a capture that takes too long.
-        checkpoint = store.save(label, limits=store.rules.limits().automatic(), **kwargs)
+        checkpoint = store.save(
+            label, limits=store.settings_reader.read_limits().automatic(), **kwargs
+        )
     else:
         checkpoint = store.record(label, **options, **kwargs)
     _write_state_mirror(store, store.repository, graph, str(checkpoint.run))
@@ -257,11 +259,11 @@ def find_run_of_track(store: Checkpoints, track: str) -> str | None:
         raise UsageError(f"{track!r} is not a track name", hint="such as --track add-login")
     slug = ids.make_slug(track)
     newest_run = None
-    for run in sorted(store.index.runs(), reverse=True):
+    for run in sorted(store.index.list_runs(), reverse=True):
         run_slug, suffix = run[16:], run[16:].removeprefix(f"{slug}-")  # behind the timestamp
         if run_slug != slug and not suffix.isdigit():
             continue
-        if store.heads.is_local(run) and store.heads.read(run).state.get(TRACK) == track:
+        if store.heads.is_head_local(run) and store.heads.read(run).state.get(TRACK) == track:
             newest_run = newest_run or run
             if not _is_run_complete(store, run):
                 return run
@@ -286,7 +288,7 @@ class StepEvent:
 
 
 def read_history(store: Checkpoints, run: str) -> list[StepEvent]:
-    run_chain = reversed(heads.list_checkpoints(store.index, store.repository, run))
+    run_chain = reversed(heads.list_run_checkpoints(store.index, store.repository, run))
     step_entries = [entry for entry in run_chain if entry.trigger == STEP]
     objects = store.objects.read([entry.oid for entry in step_entries])
     shared_fields = ("timestamp", "agent", "message", "errors", "git_sha", "progress")

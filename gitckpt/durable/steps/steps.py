@@ -15,7 +15,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.model.arguments import require_text, require_type
 from gitckpt.model.checkpoint import Checkpoint, Progress
 from gitckpt.model.values import replace
-from gitckpt.store.store import Store, inside
+from gitckpt.store.store import Store, checkpoints_of_store
 
 _PROGRESS = ("current_phase", "total_phases", "current_task", "tasks_completed", "tasks_total")
 
@@ -67,7 +67,7 @@ class Steps:
     """
 
     def __init__(self, store: Store, *, run: str | None = None, track: str | None = None) -> None:
-        self._store = inside(store)
+        self._store = checkpoints_of_store(store)
         require_text("run", run, may_be_none=True)
         require_text("track", track, may_be_none=True)
         self._target = journal.find_report_target(self._store, run=run, track=track)
@@ -75,7 +75,7 @@ class Steps:
     @staticmethod
     def run_about(store: Store, track: str) -> str | None:
         """Return the track's newest open run, else its newest complete run, else None."""
-        checkpoints = inside(store)
+        checkpoints = checkpoints_of_store(store)
         require_text("track", track)
         return journal.find_run_of_track(checkpoints, track)
 

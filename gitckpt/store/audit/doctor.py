@@ -43,7 +43,7 @@ class Diagnosis:
 
 def diagnose(store: Checkpoints) -> Diagnosis:
     version = require_git_version()
-    return Diagnosis(list_facts(store, version), examine(store, version))
+    return Diagnosis(list_facts(store, version), list_findings(store, version))
 
 
 def list_facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int | None]:
@@ -71,19 +71,21 @@ def list_facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | 
     }
 
 
-def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
+def list_findings(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
     repository = store.repository
     refs: set[str] = set()
-    _, complaint = inventory.list_refs(repository, lambda _oid, ref, _target: refs.add(ref))
+    _, complaint = inventory.list_gitckpt_refs(repository, lambda _oid, ref, _target: refs.add(ref))
     flaws = [
         *inventory.find_broken_refs(repository, complaint),
         *inventory.find_blocking_refs(repository, refs),
-        *objects.find_replaced(repository, store.index.oids(), LocalCheckpoints.read(repository)),
-        *objects.find_lost_targets(repository),
+        *objects.find_replaced_checkpoints(
+            repository, store.index.oids_by_id(), LocalCheckpoints.read(repository)
+        ),
+        *objects.find_refs_to_lost_objects(repository),
     ]
     return [
         *installation.inspect_hooks(repository, version=version),
-        *setup.inspect(repository),
+        *setup.inspect_remotes(repository),
         *_inspect_settings(repository),
         *_find_unknown_settings(repository),
         *_find_tracked_settings(repository),
@@ -91,20 +93,20 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
         *_inspect_maintenance(repository),
         *_inspect_checkpoints(store),
         *worktrees.find_headless(repository),
-        *map(_describe_invalid, store.problems()),
+        *map(_describe_invalid_ref, store.list_problems()),
         *(flaw.finding for flaw in flaws),
     ]
 
 
-def _describe_invalid(problem: Problem) -> Finding:
+def _describe_invalid_ref(problem: Problem) -> Finding:
     sentence = problem.sentence.removeprefix(f"{problem.ref}: ")
     is_newer = "a newer gitckpt" in sentence
-    cure = "pip install -U gitckpt" if is_newer else inventory.cure_of_invalid(problem.ref)
+    cure = "pip install -U gitckpt" if is_newer else inventory.cure_of_invalid_ref(problem.ref)
     return Finding("invalid-checkpoint", problem.ref, sentence, cure)
 
 
 def _inspect_settings(repository: Repository) -> Iterator[Finding]:
-    user_settings, file_name = settings.read(repository), settings.FILE
+    user_settings, file_name = settings.read_settings(repository), settings.FILE
     error = user_settings.error
     if isinstance(error, ConfigError):
         for mistake in error.mistakes:
@@ -121,7 +123,7 @@ def _inspect_settings(repository: Repository) -> Iterator[Finding]:
 
 def _find_unknown_settings(repository: Repository) -> Iterator[Finding]:
     names = (*settings.NAMES, *installation.SETTINGS)
-    for name, file in settings.setting_files(repository).items():
+    for name, file in settings.list_setting_files(repository).items():
         if name in names:
             continue
         sentence, cure = "is unknown to this gitckpt", "see GIT_CONFIG_COUNT and git -c"
@@ -152,7 +154,7 @@ def _inspect_checkpoints(store: Checkpoints) -> Iterator[Finding]:
     entries = store.list(Query())
     if len(entries) >= _MANY:
         yield _report_cost(entries)
-    if outdated := store.rewritten():
+    if outdated := store.list_rewritten():
         commits = dict.fromkeys(entry.git_sha[:10] for entry in outdated)
         sentence = f"{len(outdated)} checkpoints of commits that git filter-repo has rewritten "
         sentence += f"may hold data that was to be purged: {join_first([*commits])}"
@@ -177,11 +179,11 @@ def _report_cost(entries: Sequence[CheckpointInfo]) -> Finding:
 
 def _find_stale_locks(store: Checkpoints) -> Iterator[Finding]:
     repository = store.repository
-    paths = list(heads.list_locks(repository))
+    paths = list(heads.list_ref_locks(repository))
     for path in leftovers.list_lock_files(repository):
         ref = os.path.relpath(path, repository.common_dir).removesuffix(".lock")
         # Skip locks of other tools' refs in the same namespaces.
-        if not heads.is_own_lock(repository, path) and not ref_names.is_foreign(ref):
+        if not heads.is_ref_lock(repository, path) and not ref_names.is_foreign(ref):
             paths.append(path)
     stale_paths = leftovers.find_stale_locks(repository, paths)
     now_seconds = store.clock() // times.MICRO
@@ -194,7 +196,7 @@ def _find_stale_locks(store: Checkpoints) -> Iterator[Finding]:
         if path not in stale_paths:
             sentence += "and a crash most likely left it behind"
         else:
-            is_ours = heads.is_own_lock(repository, path)
+            is_ours = heads.is_ref_lock(repository, path)
             sentence += "and no running git process created it"
             sentence += "; the next command that needs the ref removes the lock" if is_ours else ""
         cure = (

@@ -20,7 +20,7 @@ from gitckpt.model import budget, ids
 from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import CkptError
 from gitckpt.store import submodules
-from gitckpt.store.audit.inventory import FETCH, KINDS, Evidence, Flaw, Row, lasting, repairable
+from gitckpt.store.audit.inventory import FETCH, KINDS, AuditData, Flaw, Row, lasting, repairable
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import commit_refs, ref_names
@@ -50,7 +50,7 @@ _PLAIN = frozenset((b"files", b"index", b"raw", b"run", b"auto-merge"))
 
 def audit_objects(
     store: Checkpoints,
-    evidence: Evidence,
+    evidence: AuditData,
     empty: Mapping[str, str],
     damaged: Collection[str],
     only: Collection[str] | None = None,
@@ -73,7 +73,7 @@ def audit_objects(
     if lacking_objects.samples or None in evidence.odd.values():
         rewritten_commits = operation.read_filter_repo_map(store.repository)
         for row in sorted(rows, key=lambda row: row.id):
-            missing = _list_missing(row, evidence)
+            missing = _list_missing_objects(row, evidence)
             samples = (lacking_objects.samples.get(root, ()) for root in _find_roots(row, evidence))
             oids = list(dict.fromkeys([*missing, *(oid for sample in samples for oid in sample)]))
             commit = row.entry.git_sha
@@ -91,15 +91,14 @@ def audit_objects(
         yield lasting("object-damaged", oid, "the stored content does not match the oid", cure)
 
 
-def _list_missing(row: Row, evidence: Evidence) -> list[str]:
-    """List missing objects of a checkpoint, except the ones reported with their refs."""
-    missing_pairs = [pair for pair in row.holds.items() if evidence.kind(*pair) is None]
+def _list_missing_objects(row: Row, evidence: AuditData) -> list[str]:
+    missing_pairs = [pair for pair in row.holds.items() if evidence.object_type(*pair) is None]
     refs, keep = evidence.refs, ref_names.KEEP
     return [oid for space, oid in missing_pairs if space == keep or refs.get(space + row.id) == oid]
 
 
-def _find_roots(row: Row, evidence: Evidence) -> list[str]:
-    return [oid for namespace, oid in row.holds.items() if evidence.is_sound(namespace, oid)]
+def _find_roots(row: Row, evidence: AuditData) -> list[str]:
+    return [oid for namespace, oid in row.holds.items() if evidence.is_object_sound(namespace, oid)]
 
 
 def _describe_incomplete(row: Row, oids: list[str], *, lacks_commit: bool) -> Flaw:
@@ -114,11 +113,11 @@ def _describe_incomplete(row: Row, oids: list[str], *, lacks_commit: bool) -> Fl
     return lasting("objects-missing", row.ref, sentence, cure)
 
 
-def audit_snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
+def audit_snapshots(store: Checkpoints, evidence: AuditData) -> Iterator[Flaw]:
     namespace = ref_names.TREES
     trees = {row.id: row.holds[namespace] for row in evidence.rich if namespace in row.holds}
-    trees = {id_: tree for id_, tree in trees.items() if evidence.is_sound(namespace, tree)}
-    problem_of = dict(_find_problems(store, sorted(set(trees.values()))))
+    trees = {id_: tree for id_, tree in trees.items() if evidence.is_object_sound(namespace, tree)}
+    problem_of = dict(_find_snapshot_problems(store, sorted(set(trees.values()))))
     for id_, tree in trees.items():
         if tree in problem_of:
             inspection = f"git ls-tree {shell_quoted(namespace + id_)}"
@@ -127,18 +126,18 @@ def audit_snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
             yield lasting("snapshot-invalid", ref_names.CHECKPOINTS + id_, sentence, cure)
 
 
-def _find_problems(store: Checkpoints, roots: list[str]) -> Iterator[tuple[str, str]]:
+def _find_snapshot_problems(store: Checkpoints, roots: list[str]) -> Iterator[tuple[str, str]]:
     repository = store.repository
     has_all_objects = graph.find_promisor_remote(repository) is None
 
-    def list_present(trees: list[str]) -> list[str]:
+    def list_present_trees(trees: list[str]) -> list[str]:
         # In a partial clone, do not fetch missing trees.
         wrong_types = (
             {} if has_all_objects else graph.find_objects_of_other_kinds(repository, trees, "tree")
         )
         return [tree for tree in trees if wrong_types.get(tree, "tree") is not None]
 
-    census = bounds.TreeChecker(repository, roots, list_present)
+    census = bounds.TreeChecker(repository, roots, list_present_trees)
     for tree, stored in zip(roots, repository.cat_file.read_contents(roots), strict=True):
         try:
             entries = decode_tree(stored[2], repository.object_format) if stored is not None else {}
@@ -159,12 +158,11 @@ def _find_problems(store: Checkpoints, roots: list[str]) -> Iterator[tuple[str, 
             pass  # missing or damaged objects are separate findings
 
 
-def audit_refs(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
-    """Yield flaws of refs: wrong, missing, symbolic, or without a checkpoint."""
+def audit_refs(repository: Repository, evidence: AuditData) -> Iterator[Flaw]:
     for holder_row in evidence.rich:
         yield from _audit_object_refs(holder_row, evidence)
     for namespace in ref_names.OBJECTS:
-        for id_, ref, oid in evidence.below(namespace):
+        for id_, ref, oid in evidence.list_refs_below(namespace):
             row = evidence.rows.get(id_)
             sentence = ""
             if row is not None and namespace not in row.holds:
@@ -181,17 +179,17 @@ def audit_refs(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
                 yield repairable("ref-leftover", ref, sentence, *updates, is_leftover=True)
     local_entries = LocalCheckpoints.read(repository)
     oids = {id_: evidence.oids[id_] for id_ in local_entries if id_ in evidence.oids}
-    yield from find_replaced(repository, oids, local_entries)
+    yield from find_replaced_checkpoints(repository, oids, local_entries)
     yield from _audit_symbolic_refs(evidence)
     yield from _audit_submodules(repository, evidence)
     yield from _audit_commit_refs(repository, evidence)
-    yield from find_lost_targets(repository)
+    yield from find_refs_to_lost_objects(repository)
 
 
-def find_replaced(
+def find_replaced_checkpoints(
     repository: Repository, oids: Mapping[str, str], local_entries: LocalCheckpoints
 ) -> Iterator[Flaw]:
-    for id_, original in sorted(local_entries.replaced(oids).items()):
+    for id_, original in sorted(local_entries.replaced_oids(oids).items()):
         ref = ref_names.CHECKPOINTS + id_
         sentence = f"points to {oids[id_]}; the document written in this clone is {original}"
         object_info = repository.cat_file.info(original)
@@ -204,8 +202,7 @@ def find_replaced(
             yield lasting("checkpoint-replaced", ref, f"{sentence}, which is gone", cure)
 
 
-def find_lost_targets(repository: Repository) -> Iterator[Flaw]:
-    """Yield flaws for the user's refs and HEADs whose object is missing or damaged."""
+def find_refs_to_lost_objects(repository: Repository) -> Iterator[Flaw]:
     tips = _list_tips(repository)
     types = graph.find_objects_of_other_kinds(
         repository, sorted({oid for oid, _ in tips.values()}), "commit"
@@ -251,7 +248,7 @@ def _list_tips(repository: Repository) -> dict[str, tuple[str, str]]:
     return tips
 
 
-def _audit_symbolic_refs(evidence: Evidence) -> Iterator[Flaw]:
+def _audit_symbolic_refs(evidence: AuditData) -> Iterator[Flaw]:
     for ref, target in evidence.symbolic.items():
         sentence = f"is a symbolic ref, which moves and vanishes with {target}"
         if ref.startswith(ref_names.CHECKPOINTS):
@@ -265,10 +262,10 @@ def _audit_symbolic_refs(evidence: Evidence) -> Iterator[Flaw]:
             )
 
 
-def _audit_submodules(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
+def _audit_submodules(repository: Repository, evidence: AuditData) -> Iterator[Flaw]:
     first_references: dict[str, tuple[str, bytes]] = {}
     for row in evidence.rich:
-        for checkpoint, path in submodules.named_by([row.entry]).items():
+        for checkpoint, path in submodules.map_ids_to_paths([row.entry]).items():
             first_references.setdefault(checkpoint, (row.ref, path))
     for checkpoint, (ref, path) in first_references.items():
         problem = submodules.describe_problem(repository, path, checkpoint)
@@ -279,13 +276,13 @@ def _audit_submodules(repository: Repository, evidence: Evidence) -> Iterator[Fl
             yield lasting("submodule-missing", ref, sentence, cure)
 
 
-def _audit_object_refs(row: Row, evidence: Evidence) -> Iterator[Flaw]:
+def _audit_object_refs(row: Row, evidence: AuditData) -> Iterator[Flaw]:
     for space in ref_names.OBJECTS:
         oid = row.holds.get(space)
         if oid is None:
             continue
         ref, (code_prefix, meaning) = space + row.id, _MEANINGS[space]
-        actual_type, actual_oid = evidence.kind(space, oid), evidence.refs.get(ref)
+        actual_type, actual_oid = evidence.object_type(space, oid), evidence.refs.get(ref)
         code, sentence_start = f"{code_prefix}-ref-wrong", f"points to {actual_oid}, not to"
         if actual_oid is None:
             code, sentence_start = f"{code_prefix}-ref-missing", "no ref keeps"
@@ -302,21 +299,21 @@ def _audit_object_refs(row: Row, evidence: Evidence) -> Iterator[Flaw]:
             )
 
 
-def _audit_commit_refs(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
+def _audit_commit_refs(repository: Repository, evidence: AuditData) -> Iterator[Flaw]:
     row_by_commit: dict[str, Row] = {}
     missing_commits: set[str] = set()
     for row in evidence.rows.values():
         commit = row.entry.git_sha
         row_by_commit.setdefault(commit, row)
-        actual_type = evidence.kind(ref_names.KEEP, commit)
+        actual_type = evidence.object_type(ref_names.KEEP, commit)
         if commit and actual_type is None:
             missing_commits.add(commit)
         elif commit and actual_type != "commit":
             sentence = f"the checkpoint names {commit}, which is a {actual_type}, not a commit"
             yield lasting("commit-ref-wrong", row.ref, sentence, f"git ckpt remove {row.id}")
-    keep_refs = evidence.below(ref_names.KEEP)
+    keep_refs = evidence.list_refs_below(ref_names.KEEP)
     kept = {oid for name, ref, oid in keep_refs if name == oid and ref not in evidence.symbolic}
-    linked_commits = evidence.linked_commits()
+    linked_commits = evidence.list_linked_commits()
     needed = kept.intersection(linked_commits)
     # If history is missing, which is a separate finding, treat every ref as useful.
     unkept, useful = set() if kept else set(linked_commits), kept
@@ -328,7 +325,7 @@ def _audit_commit_refs(repository: Repository, evidence: Evidence) -> Iterator[F
                 graph.find_descendants(repository.git, kept - needed, linked_commits),
             )
     for commit in sorted(unkept):
-        yield _describe_unkept(row_by_commit[commit], evidence)
+        yield _describe_unkept_commit(row_by_commit[commit], evidence)
     if evidence.invalid:
         useful = kept  # unreadable checkpoints may need them
     for name, ref, actual_oid in keep_refs:
@@ -342,7 +339,7 @@ def _audit_commit_refs(repository: Repository, evidence: Evidence) -> Iterator[F
             yield repairable("ref-leftover", ref, sentence, update, is_leftover=True)
 
 
-def _describe_unkept(row: Row, evidence: Evidence) -> Flaw:
+def _describe_unkept_commit(row: Row, evidence: AuditData) -> Flaw:
     commit = row.entry.git_sha
     ref = ref_names.KEEP + commit
     actual_oid, target = evidence.refs.get(ref, ""), evidence.symbolic.get(ref)

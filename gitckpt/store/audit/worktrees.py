@@ -11,14 +11,13 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import Finding
-from gitckpt.store.audit.inventory import REPAIR, Evidence, Flaw, lasting
+from gitckpt.store.audit.inventory import REPAIR, AuditData, Flaw, lasting
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import ref_names
 from gitckpt.store.worktrees import opener, ownership, resumption
 
 
-def audit_worktrees(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
-    """Return the flaws of gitckpt's worktrees, and the number of these worktrees."""
+def audit_worktrees(store: Checkpoints, evidence: AuditData) -> tuple[list[Flaw], int]:
     repository = store.repository
     root = resumption.known_worktrees_dir(repository)
     flaws: list[Flaw] = []
@@ -40,7 +39,7 @@ def audit_worktrees(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw],
         path = os.path.join(root or "", name)
         if os.path.realpath(path) in reported_paths or name.startswith(ownership.BEING_MADE):
             continue
-        if os.path.isdir(path) and not _is_registered(repository, path):
+        if os.path.isdir(path) and not _is_registered_worktree(repository, path):
             sentence = "git has no record of this worktree"
             quoted_name = shell_quoted(name)
             cure = f"if {quoted_name} is a checkpoint or run: git ckpt resume {quoted_name}; "
@@ -71,7 +70,7 @@ def find_headless(repository: Repository) -> Iterator[Finding]:
         yield Finding("worktree-headless", path, sentence, cure)
 
 
-def _is_registered(repository: Repository, path: str) -> bool:
+def _is_registered_worktree(repository: Repository, path: str) -> bool:
     git_dir = administration.git_dir_of(path)
     if git_dir is None or not administration.owns_git_dir(repository, git_dir):
         return False
@@ -79,7 +78,7 @@ def _is_registered(repository: Repository, path: str) -> bool:
 
 
 def _audit_worktree(
-    store: Checkpoints, git_dir: str, path: str, evidence: Evidence, root: str | None
+    store: Checkpoints, git_dir: str, path: str, evidence: AuditData, root: str | None
 ) -> Iterator[Flaw]:
     repository, owner = store.repository, ownership.owner_in(git_dir)
     code, problem = "worktree-unclaimed", "names no run or checkpoint"
@@ -101,7 +100,7 @@ def _audit_worktree(
     else:  # nothing is left from which the worktree could be recreated
         sentence = "the directory of this worktree is gone, "
         sentence += f"and {problem if owner is not None else f'the record of git {problem}'}"
-        if can_forget(repository, git_dir, path, store.index.commits() or ()):
+        if can_forget(repository, git_dir, path, store.index.list_commits() or ()):
             yield Flaw(Finding(code, path, sentence, REPAIR), worktree=(git_dir, path))
         else:
             yield lasting(code, path, sentence, f"to delete {lost_work}: {removal}")
@@ -121,11 +120,10 @@ def can_forget(repository: Repository, git_dir: str, path: str, linked: Iterable
     )
 
 
-def _describe_missing_owner(owner: ref_names.Owner, evidence: Evidence) -> str:
-    """Say that the worktree's run or checkpoint no longer exists; "" if it does."""
+def _describe_missing_owner(owner: ref_names.WorktreeOwner, evidence: AuditData) -> str:
     has_owner, owner_name = owner.checkpoint in evidence.oids, f"checkpoint {owner.checkpoint}"
     if owner.run is not None:
-        has_owner, owner_name = owner.run in evidence.all_runs(), f"run {owner.run}"
+        has_owner, owner_name = owner.run in evidence.list_all_runs(), f"run {owner.run}"
     return "" if has_owner else f"the {owner_name} of this worktree no longer exists"
 
 

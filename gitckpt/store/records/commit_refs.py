@@ -44,7 +44,7 @@ class KeepRef:
         self._repository, self.commit = repository, commit
         self._parent_deletions: list[RefUpdate] = []
         old_oid = read_oid(repository, KEEP + commit, is_retry=is_retry)
-        is_symbolic = old_oid == commit and _is_symbolic(repository, KEEP + commit)
+        is_symbolic = old_oid == commit and _is_symbolic_ref(repository, KEEP + commit)
         self.update = RefUpdate(KEEP + commit, commit, old_oid, is_symbolic=is_symbolic)
         if old_oid == commit or commit.encode("ascii") in repository.read_shallow_and_grafts():
             return
@@ -55,7 +55,6 @@ class KeepRef:
                 self._parent_deletions.append(RefUpdate(KEEP + parent, "", parent))
 
     def delete_parent_refs(self, apply: Apply) -> None:
-        """Delete the refs to the commit's parents, which the commit's own ref protects."""
         ref, commit = self.update.ref, self.commit
         try:
             path = os.path.join(self._repository.common_dir, ref)
@@ -68,7 +67,7 @@ class KeepRef:
             return  # maintenance deletes the superfluous refs
 
 
-def _is_symbolic(repository: Repository, ref: str) -> bool:
+def _is_symbolic_ref(repository: Repository, ref: str) -> bool:
     try:
         with open(os.path.join(repository.common_dir, ref), "rb") as file:
             return file.read(4) == b"ref:"
@@ -87,11 +86,8 @@ def is_locked(repository: Repository, ref: str) -> bool:
     return os.path.lexists(os.path.join(repository.common_dir, f"{ref}.lock"))
 
 
-def list_refs(repository: Repository) -> tuple[dict[str, str], set[str]]:
-    """List the refs `refs/keep/ckpt/<oid>`.
-
-    Returns the oid that each ref points to, by the oid in its name, and the oids of symbolic refs.
-    """
+def list_keep_refs(repository: Repository) -> tuple[dict[str, str], set[str]]:
+    """List the refs `refs/keep/ckpt/<oid>`."""
     format_ = "--format=%(objectname) %(refname) %(symref)"
     listing = repository.git.run("for-each-ref", format_, KEEP.rstrip("/")).out
     targets, symrefs = dict[str, str](), set[str]()
@@ -104,7 +100,7 @@ def list_refs(repository: Repository) -> tuple[dict[str, str], set[str]]:
     return targets, symrefs
 
 
-def create_refs(apply: Apply, values: Mapping[str, str], symbolic: Collection[str]) -> bool:
+def create_keep_refs(apply: Apply, values: Mapping[str, str], symbolic: Collection[str]) -> bool:
     """Point refs `refs/keep/ckpt/<oid>` to their oids; return False if one is blocked.
 
     `values` maps the oid in a ref's name to the oid that the ref points to now, or to "".
@@ -141,14 +137,11 @@ def read_oid(repository: Repository, ref: str, *, is_retry: bool = False) -> str
     return repository.git.run(*command, ok=(0, 1, 128)).out.decode("ascii").strip()
 
 
-def update_refs(repository: Repository, apply: Apply, needed: Needed) -> None:
-    """Create refs that protect the needed commits from `git gc`; delete other refs.
-
-    `needed` returns the commits of all checkpoints, or None if a checkpoint is unreadable.
-    """
+def update_keep_refs(repository: Repository, apply: Apply, needed: Needed) -> None:
+    """Create refs that protect the needed commits from `git gc`; delete other refs."""
     from gitckpt.git import graph
 
-    targets, symrefs = list_refs(repository)
+    targets, symrefs = list_keep_refs(repository)
     valid_oids = [oid for oid, target in targets.items() if target == oid and oid not in symrefs]
     # A ref whose commit is gone is not being written, and makes every gc fail.
     young_oids = [oid for oid in valid_oids if is_recently_written(repository, KEEP + oid)]
@@ -159,7 +152,7 @@ def update_refs(repository: Repository, apply: Apply, needed: Needed) -> None:
         newest_oids = graph.find_independent_commits(repository.git, needed_oids)
     except GitError:
         return
-    if not create_refs(apply, {oid: targets.get(oid, "") for oid in newest_oids}, symrefs):
+    if not create_keep_refs(apply, {oid: targets.get(oid, "") for oid in newest_oids}, symrefs):
         return  # delete nothing: the old refs keep these commits alive
     unneeded_oids = [
         oid
@@ -175,4 +168,6 @@ def update_refs(repository: Repository, apply: Apply, needed: Needed) -> None:
         # A checkpoint recorded meanwhile may have relied on a ref that was just deleted.
         new_oids = {oid for oid in needed() or () if is_full_oid(repository, oid)} - needed_oids
         lost_oids = graph.find_commits_outside(repository.git, new_oids, newest_oids)
-        create_refs(apply, {oid: read_oid(repository, KEEP + oid) for oid in lost_oids}, symrefs)
+        create_keep_refs(
+            apply, {oid: read_oid(repository, KEEP + oid) for oid in lost_oids}, symrefs
+        )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Fields = Mapping[str, Any]  # keys of a document, or a state
 
-    class Details(TypedDict, total=False):
+    class CheckpointDetails(TypedDict, total=False):
         """The keys of a checkpoint's document that callers of `Store.save` may set."""
 
         id: str  # a new UUID version 4, if the caller must know it in advance
@@ -45,13 +45,13 @@ _OPTIONAL_TEXTS = ("run", "text", "optional id")  # kinds of keys
 _PARTS = {"Progress": Progress, "Pipeline": Pipeline, "Attempt": Attempt}
 
 
-def require_known_names(details: Details) -> None:
+def require_known_names(details: CheckpointDetails) -> None:
     if bad_names := sorted(set(details) - _KNOWN):
         known = ", ".join(sorted(_KNOWN))
         raise UsageError(f"there is no argument {bad_names[0]!r}", hint=f"valid arguments: {known}")
 
 
-def require_valid_arguments(label: str, details: Details, /, **options: object) -> None:
+def require_valid_arguments(label: str, details: CheckpointDetails, /, **options: object) -> None:
     require_text("label", label)
     for key in _GIVEN:
         if key.kind in _OPTIONAL_TEXTS:
@@ -85,7 +85,6 @@ def require_valid_arguments(label: str, details: Details, /, **options: object) 
 
 
 def read_head(repository: Repository, objects: ObjectDatabase) -> tuple[str, str | None]:
-    """Return the commit and branch of HEAD; the commit is "" before the first commit."""
     commit, branch = objects.read_head()
     if not commit:  # or the branch is lost
         repository.require_unborn_head()
@@ -97,20 +96,19 @@ def read_head(repository: Repository, objects: ObjectDatabase) -> tuple[str, str
 def make_checkpoint(
     label: str,
     state: Mapping[str, Any] | None,
-    details: Details,
+    details: CheckpointDetails,
     *,
     head: tuple[str, str | None],
     worktree: Worktree | None,
     checkpoint_id: str,
     instant: int,
 ) -> tuple[Checkpoint, dict[str, Any], dict[str, Any] | None]:
-    """Make a checkpoint to record; return it, its document's keys, and its state."""
     message, errors = details.get("message"), as_strings("errors", details.get("errors"))
     if message or errors:  # hooks have neither; skip the import
         from gitckpt.store import secrets
 
-        errors = tuple(map(secrets.masked, errors))
-        message = secrets.masked(message) if message else None
+        errors = tuple(map(secrets.mask_text, errors))
+        message = secrets.mask_text(message) if message else None
     if message and (message.splitlines() != [message] or len(message) > document.MAX_MESSAGE):
         problem = f"a message is one line of at most {document.MAX_MESSAGE:,} characters"
         raise UsageError(problem, hint="shorten the message, and put the rest into the state")
@@ -119,10 +117,10 @@ def make_checkpoint(
     key_values |= {"label": phase.to_phase_label(label), "timestamp": times.to_text(instant)}
     checkpoint = Checkpoint(git_sha=head[0], branch=head[1], **key_values)
     fields = codec.document_fields(checkpoint)
-    return checkpoint, fields, _require_valid(fields, state)
+    return checkpoint, fields, _require_valid_document(fields, state)
 
 
-def _require_valid(fields: Fields, state: Fields | None) -> dict[str, Any] | None:
+def _require_valid_document(fields: Fields, state: Fields | None) -> dict[str, Any] | None:
     if state is not None:
         codec.require_state_map(state)
     checked_fields = {**fields, "run": None}
@@ -165,15 +163,15 @@ class StateUpdater:
         if self._progress_of is not None:
             self.checkpoint = replace(self.checkpoint, progress=self._progress_of(self.state))
             self._fields["progress"] = codec.document_fields(self.checkpoint).get("progress")
-        _require_valid({**self._fields, "sequence": None, "parent": None}, self.state)
+        _require_valid_document({**self._fields, "sequence": None, "parent": None}, self.state)
         return self.state
 
 
 @dataclass(slots=True)
-class Successor:
+class SuccessorCheckpoint:
     """A checkpoint to record in the same transaction as its predecessor in the run."""
 
     label: str
     state: Mapping[str, Any]
-    details: Details
+    details: CheckpointDetails
     checkpoint: Checkpoint | None = None

@@ -93,7 +93,6 @@ def join_submodules(checkpoint: Checkpoint) -> str:
 
 
 def list_references(checkpoint: Checkpoint) -> list[tuple[str, str]]:
-    """List a document's keys (except `parent`) that name checkpoints, with the ids."""
     ids_by_key = {"forked_from": checkpoint.forked_from, "rewound_to": checkpoint.rewound_to}
     if checkpoint.attempt is not None:
         ids_by_key["attempt.began"] = checkpoint.attempt.began
@@ -238,7 +237,7 @@ def to_id_bytes(text: str) -> bytes | None:
 _LITERAL = ("status = ?", "trigger = ?")
 
 
-def build_condition(query: Query) -> tuple[str, list[Value]]:
+def build_sql_condition(query: Query) -> tuple[str, list[Value]]:
     conditions, sql_values, triggers = [], list[Value](), query.triggers
     trigger = triggers[0] if triggers is not None and len(triggers) == 1 else None
     for condition, value in (

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Pick: TypeAlias = Callable[[Infos, Repository], Iterator[CheckpointInfo]]
 
 
-def count_changes(repository: Repository, index: Index, entries: Infos) -> dict[str, int]:
+def count_changed_files(repository: Repository, index: Index, entries: Infos) -> dict[str, int]:
     counts = {entry.id: entry.changed for entry in entries if entry.changed is not None}
     uncounted = [entry for entry in entries if entry.changed is None and entry.tree]
     name_pairs = [(f"{entry.tree}:files", f"{entry.git_sha}^{{tree}}") for entry in uncounted]
@@ -53,7 +53,7 @@ def count_changes(repository: Repository, index: Index, entries: Infos) -> dict[
             ids_of.setdefault((base_tree, files_tree), []).append(entry.id)
     count_of = diff.count_differences(repository, ids_of)
     if totals := [(id_, count_of[pair]) for pair, members in ids_of.items() for id_ in members]:
-        index.remember_changed(totals)
+        index.remember_changed_counts(totals)
     return counts | dict(totals)
 
 
@@ -68,11 +68,11 @@ def find_id(text: str, repository: Repository, index: Index, linked: Linked) -> 
     if not text.strip():
         raise UsageError("the id is empty", hint=_LIST)
     if text == LATEST:
-        return find_latest(repository, index).id
+        return find_latest_checkpoint(repository, index).id
     if text == LATEST_ANY:
         return _find_latest_of_all(repository, index)
     checkpoint_id, run = _resolve(text, repository, index)
-    if run is not None and (newest_entry := heads.find_newest(index, repository, run)):
+    if run is not None and (newest_entry := heads.find_newest_of_run(index, repository, run)):
         return newest_entry.id
     if checkpoint_id := checkpoint_id or _find_by_revision(text, repository, linked):
         return checkpoint_id
@@ -85,7 +85,7 @@ def find_linked(
     """List the checkpoints of a commit, and of commits amended or rebased into it."""
     ids.require_oid_or_unborn(commit)
     # The pending lines first: if they are written meanwhile, they are in the notes.
-    pending_lines = notes.pending(repository)[0].get(commit, [])
+    pending_lines = notes.list_pending_links(repository)[0].get(commit, [])
     lines = GitNotes(repository, objects, ref_names.NOTES).read_note_lines([commit]).get(commit, [])
     entries = index.select(Query(ids=list(map(note.leading_id, (*lines, *pending_lines)))))
     # The note also lists checkpoints of the commits it replaced; a full note lacks some of them.
@@ -96,12 +96,11 @@ def find_linked(
     return index.select(Query(ids=[*(entry.id for entry in entries), *entry_ids]))
 
 
-def find_latest(repository: Repository, index: Index) -> CheckpointInfo:
-    """Return the newest checkpoint (no safety checkpoint) of the worktree or its run."""
-    if newest_entry := _find_newest(index, repository, _pick_from_worktree):
+def find_latest_checkpoint(repository: Repository, index: Index) -> CheckpointInfo:
+    if newest_entry := _find_newest_picked(index, repository, _pick_from_worktree):
         return newest_entry
-    local, key = LocalCheckpoints.read(repository), local_checkpoints.worktree_key(repository)
-    if any(local.was_captured_in(id_, key) for id_ in local.replaced(index.oids())):
+    local, key = (LocalCheckpoints.read(repository), local_checkpoints.worktree_key(repository))
+    if any(local.was_captured_in(id_, key) for id_ in local.replaced_oids(index.oids_by_id())):
         hint = "restore the checkpoints that were written here: git ckpt verify --repair"
         raise NotFoundError("a fetch has replaced the checkpoints of this worktree", hint=hint)
     if not index.select(Query(limit=1)):
@@ -112,7 +111,7 @@ def find_latest(repository: Repository, index: Index) -> CheckpointInfo:
 
 def _find_latest_of_all(repository: Repository, index: Index) -> str:
     # Not a fetched one, which can have any date.
-    if newest_entry := _find_newest(index, repository, _pick_local):
+    if newest_entry := _find_newest_picked(index, repository, _pick_local):
         return newest_entry.id
     if not LocalCheckpoints.read(repository):  # a fresh clone: nothing is listed as written here
         for entry in index.select(Query(in_run=False)):
@@ -124,7 +123,7 @@ def _find_latest_of_all(repository: Repository, index: Index) -> str:
     raise _no_checkpoints_error()
 
 
-def _find_newest(index: Index, repository: Repository, pick: Pick) -> CheckpointInfo | None:
+def _find_newest_picked(index: Index, repository: Repository, pick: Pick) -> CheckpointInfo | None:
     matches = (pick(index.select(Query(limit=limit)), repository) for limit in (_FIRST, None))
     return next(chain.from_iterable(matches), None)
 
@@ -135,13 +134,15 @@ def _no_checkpoints_error() -> NotFoundError:
 
 def _pick_local(entries: Infos, repository: Repository) -> Iterator[CheckpointInfo]:
     local_ids = LocalCheckpoints.read(repository, [entry.id for entry in entries])
-    return (entry for entry in entries if entry.trigger != SAFETY and local_ids.is_ours(entry))
+    return (
+        entry for entry in entries if entry.trigger != SAFETY and local_ids.is_written_here(entry)
+    )
 
 
 def _pick_from_worktree(entries: Infos, repository: Repository) -> Iterator[CheckpointInfo]:
     own_checkpoints = LocalCheckpoints.read(repository, [entry.id for entry in entries])
     worktree_key = local_checkpoints.worktree_key(repository)
-    owner = ref_names.read_owner(repository.git_dir)
+    owner = ref_names.read_worktree_owner(repository.git_dir)
     for entry in _pick_local(entries, repository):
         is_of_run = owner is not None and owner.run is not None and owner.run == entry.run
         if is_of_run or own_checkpoints.was_captured_in(entry.id, worktree_key):
@@ -160,7 +161,7 @@ def _resolve(text: str, repository: Repository, index: Index) -> tuple[str | Non
         read_loose_ref(repository, ref) or repository.cat_file.info(ref)
     ):
         return lowered_text, None  # needs no new process
-    checkpoint_ids = _list_checkpoints(lowered_text, repository)
+    checkpoint_ids = _list_ids_starting_with(lowered_text, repository)
     if lowered_text in checkpoint_ids:
         return lowered_text, None  # an exact id wins, even if runs cannot be listed
     try:
@@ -181,7 +182,7 @@ def _ambiguous_error(text: str, candidates: list[str]) -> AmbiguousError:
     return AmbiguousError(problem, candidates[:10], hint="give more characters of the id")
 
 
-def _list_checkpoints(text: str, repository: Repository) -> list[str]:
+def _list_ids_starting_with(text: str, repository: Repository) -> list[str]:
     if not ids.is_checkpoint_id_prefix(text):
         return []
     pattern = f"{ref_names.CHECKPOINTS}{text}*"
@@ -195,7 +196,7 @@ def _find_runs(text: str, index: Index) -> list[str]:
         return []
     return [
         run
-        for run in read_or_raise_invalid(ref_names.CHECKPOINTS, index.runs)
+        for run in read_or_raise_invalid(ref_names.CHECKPOINTS, index.list_runs)
         if run.startswith(text)
     ]
 
@@ -221,7 +222,7 @@ def _find_by_revision(text: str, repository: Repository, linked: Linked) -> str 
 
 def _not_found_error(text: str, index: Index) -> NotFoundError:
     recent_ids = [entry.id for entry in index.select(Query(limit=1000))]
-    known = [LATEST, LATEST_ANY, *index.runs(), *recent_ids]
+    known = [LATEST, LATEST_ANY, *index.list_runs(), *recent_ids]
     similar = closest_word(text, [*known, *(name[: len(text)] for name in known)], likeness=0.7)
     hint = _LIST
     if similar:
@@ -232,7 +233,7 @@ def _not_found_error(text: str, index: Index) -> NotFoundError:
 
 
 def find_run(text: str, index: Index) -> str:
-    all_runs = index.runs()
+    all_runs = index.list_runs()
     matching_runs = [run for run in all_runs if text and run.startswith(text)]
     if len(matching_runs) > 1 and text not in all_runs:
         raise _ambiguous_error(text, matching_runs)

@@ -85,7 +85,7 @@ _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 _LISTED = re.compile(f"^([0-9a-f]+) {ref_names.CHECKPOINTS}({_UUID})$".encode(), re.MULTILINE)
 
 
-def connect(path: str) -> Connection:
+def connect_to_cache(path: str) -> Connection:
     # A store may be closed by another thread than the one that used it; SQLite allows that.
     connection = sqlite3.connect(path, PATIENCE, isolation_level=None, check_same_thread=False)
     try:
@@ -133,8 +133,7 @@ def delete_rows(connection: Connection, ids: Collection[bytes]) -> None:
             connection.execute(sql)
 
 
-def mark_unranked(connection: Connection, runs: Mapping[str, int]) -> None:
-    """Mark the checkpoints of each run from a sequence number on as not yet ranked."""
+def mark_checkpoints_unranked(connection: Connection, runs: Mapping[str, int]) -> None:
     connection.executemany("INSERT OR IGNORE INTO unranked VALUES (?, ?)", runs.items())
 
 
@@ -181,61 +180,57 @@ class Index:
         self._mutex = threading.RLock()
 
     def select(self, query: Query | None = None) -> list[CheckpointInfo]:
-        """List the checkpoints that match a query, newest first; without a query, all."""
         query = Query() if query is None else query
         require_type("query", query, Query, "a Query")
-        where_clause, sql_values = entry.build_condition(query)
+        where_clause, sql_values = entry.build_sql_condition(query)
         limit = -1 if query.limit is None else query.limit
         sql = f"SELECT {', '.join(entry.FIELDS)} FROM entry{where_clause} {_NEWEST}"
         sql += f" LIMIT {limit:d} OFFSET {query.skip or 0:d}"
-        return [entry.from_row(row) for row in self._query(sql, sql_values)]
+        return [entry.from_row(row) for row in self._run_query(sql, sql_values)]
 
-    def problems(self) -> list[Problem]:
-        rows = self._query("SELECT id, sentence FROM problem ORDER BY id")
+    def list_problems(self) -> list[Problem]:
+        rows = self._run_query("SELECT id, sentence FROM problem ORDER BY id")
         return [Problem(ref_names.CHECKPOINTS + ids.id_from_bytes(id_), text) for id_, text in rows]
 
-    def oids(self) -> dict[str, str]:
-        return {ids.id_from_bytes(id_): oid.hex() for id_, oid in self._query(_STORED)}
+    def oids_by_id(self) -> dict[str, str]:
+        return {ids.id_from_bytes(id_): oid.hex() for id_, oid in self._run_query(_STORED)}
 
-    def runs(self) -> list[str]:
-        return [row[0] for row in self._query(entry.RUN_IDS)]
+    def list_runs(self) -> list[str]:
+        return [row[0] for row in self._run_query(entry.RUN_IDS)]
 
-    def commits(self) -> set[str] | None:
+    def list_commits(self) -> set[str] | None:
         """Return the commits of all checkpoints; None if a checkpoint is unreadable."""
         select_linked = "SELECT git_sha FROM entry WHERE length(git_sha) = ?"
         sql = f"SELECT NULL FROM problem UNION ALL {select_linked}"
         length = oid_length(self._repository.object_format)
         # Build the set as rows arrive: many checkpoints have the same commit.
-        oids = self._query(sql, [length], lambda rows: {oid and oid.hex() for (oid,) in rows})
+        oids = self._run_query(sql, [length], lambda rows: {oid and oid.hex() for (oid,) in rows})
         return None if None in oids else oids
 
-    def run_rows(self) -> list[tuple[Any, ...]]:
-        """Return a row with the columns of `entry.RUNS` for each run, newest run first."""
-        return [(*row[:2], ids.id_from_bytes(row[2]), *row[3:]) for row in self._query(entry.RUNS)]
+    def list_run_rows(self) -> list[tuple[Any, ...]]:
+        return [
+            (*row[:2], ids.id_from_bytes(row[2]), *row[3:]) for row in self._run_query(entry.RUNS)
+        ]
 
-    def sizes(self) -> tuple[int, dict[str, tuple[int, str, str]]]:
-        """Count the checkpoints.
-
-        Returns the total, and by run the number and the first checkpoint with its document's oid.
-        """
-        (total_count, *_), *rows = self._query(entry.SIZES)
+    def count_checkpoints(self) -> tuple[int, dict[str, tuple[int, str, str]]]:
+        """Count the checkpoints."""
+        (total_count, *_), *rows = self._run_query(entry.SIZES)
         sizes = {
             run: (count, ids.id_from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows
         }
         return total_count, sizes
 
     def refresh(self) -> None:
-        self._query("SELECT 1")
+        self._run_query("SELECT 1")
 
     def access_cache(self, access: Callable[[Connection], _T], otherwise: _T) -> _T:
-        """Return the result of `access` to the cache, or `otherwise` if SQLite fails."""
         with self._mutex:
             try:
                 return access(self._open_or_reuse())
             except sqlite3.DatabaseError:
                 return otherwise
 
-    def remember_changed(self, counts: Iterable[tuple[str, int]]) -> None:
+    def remember_changed_counts(self, counts: Iterable[tuple[str, int]]) -> None:
         rows = [(count, ids.id_to_bytes(id_)) for id_, count in counts]
         update_sql = "UPDATE entry SET changed = ? WHERE id = ?"
         self.access_cache(lambda connection: connection.executemany(update_sql, rows), None)
@@ -250,7 +245,7 @@ class Index:
                 self._connection.close()
                 self._connection = None
 
-    def _query(self, sql: str, values: Sequence[Value] = (), take: Take = list) -> Any:
+    def _run_query(self, sql: str, values: Sequence[Value] = (), take: Take = list) -> Any:
         def update_and_select(connection: Connection) -> Any:
             with connection:  # one transaction: another process may have seen older refs
                 self._update_to_refs(connection)
@@ -329,7 +324,7 @@ class Index:
             if header.run is not None and header.sequence is not None:
                 starts[header.run] = min(header.sequence, starts.get(header.run, header.sequence))
         insert(connection, rows, problems)
-        mark_unranked(connection, starts)
+        mark_checkpoints_unranked(connection, starts)
 
     def _open_or_reuse(self) -> Connection:
         if self._connection is None:
@@ -337,7 +332,7 @@ class Index:
                 self._repository.make_private_dir()
                 with _OPENING:
                     private_dirs.ensure_file(self._path)  # SQLite's other files get the same mode
-                    self._connection = connect(self._path)
+                    self._connection = connect_to_cache(self._path)
             except (OSError, RepositoryError, sqlite3.DatabaseError) as error:
                 return self._open_in_memory(error)
         return self._connection
@@ -348,7 +343,7 @@ class Index:
         is_damaged = isinstance(error, sqlite3.DatabaseError)
         if is_damaged and not isinstance(error, sqlite3.OperationalError):
             self._delete_files()  # the next process creates it again
-        self._connection = connect(":memory:")
+        self._connection = connect_to_cache(":memory:")
         return self._connection
 
     def _delete_files(self) -> None:

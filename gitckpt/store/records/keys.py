@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_LENGTH = 1000  # in characters
 
 
-def name_ref(key: str) -> str:
+def name_key_ref(key: str) -> str:
     """Return the ref of a key: it contains a digest, as some file systems ignore case."""
     if not isinstance(key, str) or not key.strip() or len(key) > MAX_LENGTH:
         hint = f"give a text of 1 to {MAX_LENGTH} characters, such as nightly-2026-11-22"
@@ -38,16 +38,15 @@ def name_ref(key: str) -> str:
         raise UsageError(f"the key {key!r:.60} contains a lone surrogate", hint=hint) from None
 
 
-def render_document(key: str, run: str) -> bytes:
+def render_key_document(key: str, run: str) -> bytes:
     return toml.dumps({"version": 1, "key": key, "run": run}).encode()
 
 
 def parse_run(content: tuple[str, bytes] | None, ref: str) -> str:
-    """Return the run in a key's document; `content` is the object's kind and bytes."""
-    return read_or_raise_invalid(ref, lambda: _parse_run(content, ref))
+    return read_or_raise_invalid(ref, lambda: _parse_key_document(content, ref))
 
 
-def _parse_run(content: tuple[str, bytes] | None, ref: str) -> str:
+def _parse_key_document(content: tuple[str, bytes] | None, ref: str) -> str:
     blob = content[1] if content is not None and content[0] == "blob" else b""
     hint = f"see the document: git cat-file -p {shell_quoted(ref)}; "
     hint += f"delete the key: git update-ref -d {shell_quoted(ref)}"
@@ -56,7 +55,7 @@ def _parse_run(content: tuple[str, bytes] | None, ref: str) -> str:
     if not is_valid_run or not isinstance(key, str):
         raise InvalidCheckpoint(ref, "", "does not point to the document of a key", hint=hint)
     with contextlib.suppress(UsageError):  # blank or too long: not a valid key
-        if name_ref(key) == ref:
+        if name_key_ref(key) == ref:
             return str(run)
     raise InvalidCheckpoint(ref, "key", "is not the key that the ref is named after", hint=hint)
 
@@ -65,29 +64,29 @@ class KeyClaim:
     def __init__(
         self, key: str, refs: Refs, objects: ObjectDatabase, object_format: str, exists: Exists
     ) -> None:
-        self._key, self._ref = key, name_ref(key)
+        self._key, self._ref = key, name_key_ref(key)
         self._refs, self._objects, self._format = refs, objects, object_format
         self._exists = exists
 
-    def read(self) -> tuple[str, str] | None:
+    def read_run_and_oid(self) -> tuple[str, str] | None:
         """Return the key's run, even if it is removed, and the oid of the key's document."""
         oid = self._refs.read_ref(self._ref)
         return None if oid is None else (parse_run(next(self._objects.read([oid])), self._ref), oid)
 
-    def run(self) -> str | None:
-        run_and_oid = self.read()
+    def existing_run(self) -> str | None:
+        run_and_oid = self.read_run_and_oid()
         return run_and_oid[0] if run_and_oid is not None and self._exists(run_and_oid[0]) else None
 
-    def require_free(self) -> None:
-        if (run := self.run()) is not None:
+    def require_key_unused(self) -> None:
+        if (run := self.existing_run()) is not None:
             problem = f"the run with the key {self._key!r} exists: {run}"
             raise RunExists(problem, run, hint=f"continue that run: git ckpt resume {run}")
 
-    def updates(self, run: str) -> list[RefUpdate]:
+    def make_key_updates(self, run: str) -> list[RefUpdate]:
         # In the transaction that starts the run: a kill never leaves a run without its key.
-        self.require_free()
-        stored = self.read()
-        key_document = render_document(self._key, run)
+        self.require_key_unused()
+        stored = self.read_run_and_oid()
+        key_document = render_key_document(self._key, run)
         self._objects.write([("blob", key_document)])
         new_oid = object_id("blob", key_document, self._format)
         if stored is None:
@@ -97,12 +96,14 @@ class KeyClaim:
         return [*absence_checks, RefUpdate(self._ref, new_oid, stored[1])]
 
 
-def list_deletions(refs: Refs, objects: ObjectDatabase, runs: Collection[str]) -> list[RefUpdate]:
+def list_key_deletions(
+    refs: Refs, objects: ObjectDatabase, runs: Collection[str]
+) -> list[RefUpdate]:
     key_rows = _list_keys(refs, objects) if runs else []
     return [RefUpdate(ref, "", oid) for ref, oid, run in key_rows if run in runs]
 
 
-def delete_orphans(
+def delete_orphan_keys(
     refs: Refs, objects: ObjectDatabase, runs: Callable[[], Collection[str]]
 ) -> None:
     key_rows = _list_keys(refs, objects)

@@ -54,7 +54,7 @@ SUBMODULES_FILE = "ckpt-submodules"  # exists until the submodules are checked o
 WRITE_LOCK = "write.lock"  # held while refs of gitckpt are written
 MAINTAINED = "maintained"  # mtime: last start of maintenance; line: its end and result
 MAINTENANCE_LOCK = "maintenance.lock"  # held during background tasks
-DRIVER = "driver"  # prefix of drivers' lock files (`leases.LockFiles`)
+DRIVER = "driver"  # prefix of drivers' lock files (`leases.DriverLockFiles`)
 FILES_LOCK = "files.{}.lock"  # held while files are restored into the worktree of the run `{}`
 
 # Seconds to wait for `WRITE_LOCK`. Writers then go on without it: old values in updates protect.
@@ -88,10 +88,7 @@ def is_foreign(ref: str) -> bool:
 def plan_refs(
     documents: Sequence[tuple[dict[str, Any], str]], head: str, keep: RefUpdate | None
 ) -> list[RefUpdate]:
-    """Return the updates that create the refs of checkpoints, in the order to apply.
-
-    `documents` has the keys and oid of each document; `head` is the old oid of the run's head.
-    """
+    """Return the updates that create the refs of checkpoints, in the order to apply."""
     updates = []
     for fields, _ in documents:
         worktree, import_ = fields.get("worktree") or {}, fields.get("imported") or {}
@@ -123,7 +120,6 @@ def read_documents(repository: Repository, objects: ObjectDatabase, oids: Sequen
 
 
 def require_document(content: Item | None, ref: str, oid: str, *, lack: str = "missing") -> bytes:
-    """Return a document's bytes; raise `InvalidCheckpoint` if the object is unusable."""
     from gitckpt.model.errors import InvalidCheckpoint
 
     if content is None:
@@ -171,15 +167,14 @@ def require_unused_id(repository: Repository, checkpoint_id: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class WorktreeOwner:
     """The checkpoint and run for which gitckpt created a worktree, from `RUN_FILE`."""
 
     checkpoint: str
     run: str | None
 
 
-def read_owner(git_dir: str) -> Owner | None:
-    """Read for which checkpoint gitckpt made a worktree; None for other worktrees."""
+def read_worktree_owner(git_dir: str) -> WorktreeOwner | None:
     path = os.path.join(git_dir, RUN_FILE)
     if not os.path.exists(path):
         return None
@@ -188,6 +183,6 @@ def read_owner(git_dir: str) -> Owner | None:
     try:
         with open(path, encoding="utf-8") as file:
             owner_fields = json.load(file)
-        return Owner(owner_fields["checkpoint"], owner_fields.get("run"))
+        return WorktreeOwner(owner_fields["checkpoint"], owner_fields.get("run"))
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None

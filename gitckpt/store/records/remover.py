@@ -45,7 +45,7 @@ def read_interrupted_removals(repository: Repository) -> set[str]:
         return set()  # the object refs are deleted once they are old
 
 
-class Remover:
+class CheckpointRemover:
     def __init__(
         self, repository: Repository, objects: ObjectDatabase, refs: Refs, index: Index
     ) -> None:
@@ -53,10 +53,9 @@ class Remover:
         self._journal = os.path.join(repository.make_private_dir(), _JOURNAL)
         self._objects, self._refs, self._index = objects, refs, index
 
-    def remove(
+    def remove_checkpoints(
         self, ids: Names, *, runs: Names | None, listed: ById | None, last: Names, settled: bool
     ) -> int:
-        """Remove checkpoints, `last` after all others; return the number of removed ones."""
         own_ids = {name for name in ids if not ref_names.is_foreign(ref_names.CHECKPOINTS + name)}
         deadline = time.monotonic() + PATIENCE
         removed_count = 0
@@ -68,8 +67,8 @@ class Remover:
                     if any(refs[space] for space in ref_names.OBJECTS):
                         self._record_removal(own_ids)
                     # Append before deleting: a kill leaves a superfluous line.
-                    notes.queue(self._repository, {}, checkpoints.keys())
-                    self._delete(checkpoints, runs, last)
+                    notes.queue_links(self._repository, {}, checkpoints.keys())
+                    self._delete_checkpoints(checkpoints, runs, last)
                 removed_count += len(checkpoints)
                 # In a second transaction: git deletes packed refs before loose ones, and a kill
                 # could leave a checkpoint without its commit.
@@ -83,21 +82,21 @@ class Remover:
                     raise
                 listed = None
 
-    def _delete(self, checkpoints: Oids, runs: Names | None, last: Names) -> None:
-        new_heads = self._plan_heads(checkpoints, runs)
+    def _delete_checkpoints(self, checkpoints: Oids, runs: Names | None, last: Names) -> None:
+        new_heads = self._plan_run_heads(checkpoints, runs)
         first = {name: oid for name, oid in checkpoints.items() if name not in last} if last else {}
         if first and len(first) < len(checkpoints):
-            early_heads = self._plan_heads(first, runs)  # heads that lag behind
-            self._refs.apply_updates([*early_heads, *_list_deletions(first)])
+            early_heads = self._plan_run_heads(first, runs)  # heads that lag behind
+            self._refs.apply_updates([*early_heads, *_list_ref_deletions(first)])
             checkpoints = {name: oid for name, oid in checkpoints.items() if name in last}
-            new_heads = self._plan_heads(checkpoints, runs) if early_heads else new_heads
+            new_heads = self._plan_run_heads(checkpoints, runs) if early_heads else new_heads
         ended_runs = {head.ref.removeprefix(ref_names.RUNS) for head in new_heads if not head.new}
-        keys_of_ended = keys.list_deletions(self._refs, self._objects, ended_runs)
-        updates = [*new_heads, *_list_deletions(checkpoints), *keys_of_ended]
+        keys_of_ended = keys.list_key_deletions(self._refs, self._objects, ended_runs)
+        updates = [*new_heads, *_list_ref_deletions(checkpoints), *keys_of_ended]
         if updates:
             self._refs.apply_updates(updates)
         for run in ended_runs:
-            local_checkpoints.forget_run(self._repository, run)
+            local_checkpoints.delete_run_file(self._repository, run)
 
     def finish_removals(self, ids: Names | None = None) -> None:
         """Delete the refs that still protect trees of already removed checkpoints."""
@@ -129,7 +128,9 @@ class Remover:
     def update_keep_refs(self) -> None:
         self.finish_removals()
         with ref_names.write_lock(self._repository):
-            commit_refs.update_refs(self._repository, self._refs.apply_updates, self._list_commits)
+            commit_refs.update_keep_refs(
+                self._repository, self._refs.apply_updates, self._list_commits
+            )
 
     def _record_removal(self, ids: Names) -> None:
         journal_lines = "".join(f"{name}\n" for name in ids)
@@ -159,11 +160,11 @@ class Remover:
 
     def _list_commits(self) -> set[str] | None:
         try:
-            return read_or_raise_invalid(ref_names.CHECKPOINTS, self._index.commits)
+            return read_or_raise_invalid(ref_names.CHECKPOINTS, self._index.list_commits)
         except CkptError:
             return None
 
-    def _select(self, query: Query) -> Sequence[CheckpointInfo]:
+    def _select_entries(self, query: Query) -> Sequence[CheckpointInfo]:
         try:
             return read_or_raise_invalid(ref_names.CHECKPOINTS, partial(self._index.select, query))
         # A checkpoint to be removed may be broken. Run heads are then deleted, not moved: readers
@@ -171,17 +172,17 @@ class Remover:
         except CkptError:
             return ()
 
-    def _plan_heads(self, removed: Oids, runs: Names | None) -> list[RefUpdate]:
+    def _plan_run_heads(self, removed: Oids, runs: Names | None) -> list[RefUpdate]:
         updates = []
         if runs is None:
-            entries = self._select(Query(ids=list(removed)))
+            entries = self._select_entries(Query(ids=list(removed)))
             runs = {entry.run for entry in entries if entry.run}
             if len(entries) < len(removed):  # only the head names the run of an unreadable document
                 oids = set(removed.values())
                 run_heads = self._refs.iterate_refs(ref_names.RUNS)
                 runs |= {ref.removeprefix(ref_names.RUNS) for ref, oid in run_heads if oid in oids}
         newest_oids: dict[str, str] = {}
-        for entry in self._select(Query(runs=sorted(runs))) if runs else ():
+        for entry in self._select_entries(Query(runs=sorted(runs))) if runs else ():
             if entry.run and entry.id not in removed:
                 newest_oids.setdefault(entry.run, entry.oid)
         for run in sorted(runs):
@@ -191,5 +192,5 @@ class Remover:
         return updates
 
 
-def _list_deletions(checkpoints: Oids) -> list[RefUpdate]:
+def _list_ref_deletions(checkpoints: Oids) -> list[RefUpdate]:
     return [RefUpdate(ref_names.CHECKPOINTS + name, "", oid) for name, oid in checkpoints.items()]

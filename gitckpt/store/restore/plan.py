@@ -303,7 +303,7 @@ class RestorePlanner:
         null_oid = b"0" * 2 * oid_length(self._repository.object_format)
         lines, deleted_entries = (
             {entry.path: entry.index_info_line for entry in staged},
-            paths_in(staged, "D"),
+            paths_of(staged, "D"),
         )
         self._restaged = {*lines, *unmerged_paths}.union(*plan.flags.get(INTENT, ()))
         for path in sorted(self._restaged):

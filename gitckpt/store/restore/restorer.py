@@ -113,7 +113,7 @@ def restore_checkpoint(
     if not trusted and store.is_replaced(checkpoint.id):
         command = f"git ckpt restore {checkpoint.id[: ids.SHORT]} --trust"
         hint = f"; if you trust the fetched one: {command}"
-        raise local_checkpoints.replaced(checkpoint.id, hint)
+        raise local_checkpoints.replaced_error(checkpoint.id, hint)
     return _retry(lambda: _RestoreTry(store, checkpoint, paths, index=index), dry_run, announce)[1]
 
 
@@ -205,7 +205,7 @@ class _RestoreTry:
         self._checkpoint = checkpoint
         graph.fetch_trees_of(repository, checkpoint.tree, checkpoint.git_sha)
         self._target = manifest.contents_of(checkpoint, repository, store.objects)
-        self._limits = replace(store.rules.limits(), timeout=float("inf"))
+        self._limits = replace(store.settings_reader.read_limits(), timeout=float("inf"))
         files_source = checkpoint if self._limits.submodules else replace(checkpoint, worktree=None)
         self.submodules = SubmoduleRestorer(store, files_source, paths, _restore_submodule)
         self._removal = SubmoduleRemoval(store, self._undone, self.submodules.paths, self._limits)
@@ -231,7 +231,7 @@ class _RestoreTry:
         self._brings_operation = same_head and not self._paths and not self._would_move
 
     def run(self, *, dry_run: bool, announce: Announce) -> RestoreResult:
-        with self._store.private_index() as index:
+        with self._store.take_private_index() as index:
             self._capture_current(index)
             plan = self._make_restore_plan(index)
             head_remarks = self._describe_head_changes()
@@ -377,7 +377,7 @@ class _RestoreTry:
     def _record_safety_checkpoint(self, plan: RestorePlan) -> Checkpoint:
         state = {
             "worktree": local_checkpoints.worktree_name(self._repository),
-            "made": local_checkpoints.creation_time(self._repository),
+            "made": local_checkpoints.worktree_creation_time(self._repository),
             "before": self._checkpoint.id,
             "paths": [*map(planning.decode_if_utf8, self._paths)],
             **plan.state,
@@ -387,7 +387,7 @@ class _RestoreTry:
         worktree, label, store = self._captured.worktree, ref_names.SAFETY_COMPLETE, self._store
         if self._limits.submodules:  # also submodules to restore, which the index may lack
             submodule_paths = {*self._captured.submodules, *self.submodules.paths}
-            worktree = submodules.capture(store, worktree, submodule_paths, self._limits)
+            worktree = submodules.capture_submodules(store, worktree, submodule_paths, self._limits)
         safety = store.record(label, state, worktree=worktree, trigger=SAFETY, message=message)
         error = capture.repair_snapshot(self._repository, store.objects, safety, store.announce)
         if error is None and safety.git_sha != self._head:

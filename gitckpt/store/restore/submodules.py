@@ -44,7 +44,7 @@ def _read_submodule_head(store: Checkpoints, repository: Repository, top: str) -
     missing_count = 0
     while not os.path.lexists(top):
         top, missing_count = os.path.dirname(top), missing_count + 1
-    with store.seen_from(repository, "plumbing") as submodule_store:
+    with store.open_store_for(repository, "plumbing") as submodule_store:
         head_commit, branch = submodule_store.objects.read_head()
     return {"head": head_commit, "branch": branch or "", "missing": missing_count}
 
@@ -96,7 +96,7 @@ class SubmoduleRemoval:
         top = submodule.worktree or ""
         if (mount := mounts.describe_mounts(top)) is not None:
             raise _SubmoduleStays(mount)
-        with self._store.seen_from(submodule, "plumbing") as submodule_store:
+        with self._store.open_store_for(submodule, "plumbing") as submodule_store:
             files = self._list_files(submodule_store, submodule_store.read_own(checkpoint))
             levels = os.walk(os.fsencode(top))
             entries = [os.path.join(parent, name) for parent, names, _ in levels for name in names]
@@ -121,7 +121,7 @@ class SubmoduleRemoval:
             raise _SubmoduleStays("the directory contains its own repository")
         if captured is None or captured.degraded or captured.omitted or captured.converted:
             raise _SubmoduleStays("the checkpoint of the submodule is incomplete")
-        new_capture = submodule_store.capture(self._limits)
+        new_capture = submodule_store.capture_worktree(self._limits)
         current_state = submodule_store.objects.read_head()[0], new_capture.tree, new_capture.dirty
         if current_state != (checkpoint.git_sha, captured.tree, captured.dirty):
             raise _SubmoduleStays("the submodule changed meanwhile")
@@ -134,7 +134,7 @@ class SubmoduleRemoval:
             nested_repository = modules.open_submodule(repository, path)
             if nested_repository is None:
                 raise _SubmoduleStays("the submodule changed meanwhile")
-            with submodule_store.seen_from(nested_repository, "plumbing") as nested_store:
+            with submodule_store.open_store_for(nested_repository, "plumbing") as nested_store:
                 files += self._list_files(nested_store, nested_store.read(submodule.checkpoint))
             nested_tops.add(os.path.join(top, path))
         for parent, directories, file_names in os.walk(top):
@@ -270,7 +270,7 @@ class SubmoduleRestorer:
             repository = self._check_out(path, submodule, dry_run=dry_run)
         if repository is None:  # a dry run: `_check_out` has added the change
             return True
-        with self._store.seen_from(repository, "plumbing") as submodule_store:
+        with self._store.open_store_for(repository, "plumbing") as submodule_store:
             if is_present:
                 if not self._fetch_checkpoint(path, submodule, repository, dry_run=dry_run):
                     return True
@@ -322,7 +322,10 @@ class SubmoduleRestorer:
         repository, top = self._repository, modules.checkout_path(self._repository, path)
         if top is None or (os.path.lexists(top) and (not os.path.isdir(top) or os.listdir(top))):
             raise _Unavailable("other files are at this path", hint=_advise_moving(path))
-        command, ref = submodules.init_command(path), ref_names.CHECKPOINTS + submodule.checkpoint
+        command, ref = (
+            submodules.submodule_init_command(path),
+            ref_names.CHECKPOINTS + submodule.checkpoint,
+        )
         source = modules.find_submodule_with_ref(repository, path, ref)
         if source is None:
             nested_source = modules.find_nested_with_ref(repository, ref)

@@ -66,11 +66,11 @@ def read_stack(store: Checkpoints) -> UndoStack:
     if (stack := _load_stack(store.repository)) is not None:
         return stack
     worktree = local_checkpoints.worktree_name(store.repository)
-    creation_time = local_checkpoints.creation_time(store.repository)
+    creation_time = local_checkpoints.worktree_creation_time(store.repository)
     safety_entries = [entry for entry in store.list() if entry.trigger == SAFETY]
     local_ids = LocalCheckpoints.read(store.repository, [entry.id for entry in safety_entries])
     oids = {}
-    for entry in filter(local_ids.is_ours, reversed(safety_entries)):
+    for entry in filter(local_ids.is_written_here, reversed(safety_entries)):
         state = store.read(entry.id).state
         if (state.get("worktree"), state.get("made", creation_time)) == (worktree, creation_time):
             oids[entry.id] = entry.oid
@@ -144,7 +144,7 @@ def record_restore_start(store: Checkpoints, kind: str, safety: Checkpoint) -> N
             if newest is not None and not _have_same_state(store, store.read(newest), safety):
                 other_ids.append(newest)  # files were edited since: the user may want either state
             other_ids.append(safety.id)
-        recorded_oid = LocalCheckpoints.read(store.repository, [safety.id]).oid(safety.id)
+        recorded_oid = LocalCheckpoints.read(store.repository, [safety.id]).find_oid(safety.id)
         oid = recorded_oid or store.refs.read_ref(ref_names.CHECKPOINTS + safety.id) or ""
         open_id, oids = interrupted if is_half_done else safety.id, {**stack.oids, safety.id: oid}
         _write_stack(store.repository, UndoStack(undo, redo, open=open_id, oids=oids))

@@ -110,7 +110,9 @@ def decide_thinned(
     """
     instant = store.clock()
     local = LocalCheckpoints.read(store.repository)
-    local_candidates = [candidate for candidate in staying if local.is_ours(entries[candidate.id])]
+    local_candidates = [
+        candidate for candidate in staying if local.is_written_here(entries[candidate.id])
+    ]
     if not (spans := policy.find_groups_to_thin(local_candidates, rules, newest, now=instant)):
         return {}
     used = runs.referenced_checkpoints(store) | ownership.checkpoints_of_worktrees(store.repository)
@@ -203,7 +205,7 @@ def _submodules(entry: CheckpointInfo) -> set[str]:
 
 def remove_run(store: Checkpoints, run: str) -> int:
     info = summary.summarize_run(store, run)
-    store.leases.require_free(run)
+    store.leases.require_lease_free(run)
     if (dependent := runs.find_referring_run(store, run)) is not None:
         problem = f"run {run} stays: the unfinished run {dependent} refers to its checkpoints"
         raise UsageError(problem, hint=f"remove that run first: git ckpt remove {dependent}")
@@ -225,8 +227,8 @@ def remove_run(store: Checkpoints, run: str) -> int:
 
 def _forget_removed_runs(store: Checkpoints) -> None:
     with contextlib.suppress(BusyError):  # the next removal does it
-        keys.delete_orphans(store.refs, store.objects, store.index.runs)
-    local_checkpoints.forget_removed_runs(store.repository, store.index.runs)
+        keys.delete_orphan_keys(store.refs, store.objects, store.index.list_runs)
+    local_checkpoints.forget_removed_runs(store.repository, store.index.list_runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,9 +255,9 @@ def expire_checkpoints(
         with contextlib.suppress(BusyError):  # the next expiry does it
             # Before the rest: leftover refs can block a ref that expiry must create.
             sweep.delete_orphans(store.repository, store.refs, store.announce)
-            store.remover().finish_removals()
+            store.make_remover().finish_removals()
         sweep.delete_leftover_files(store.repository)
-    total_count, _ = store.index.sizes()
+    total_count, _ = store.index.count_checkpoints()
     pairs, failures = expire_outside_runs(store, rules, dry_run=dry_run, progress=progress)
     fates, chains = runs.decide_fates(store, rules)
     if dry_run:
@@ -273,10 +275,12 @@ def expire_checkpoints(
         with ref_names.write_lock(store.repository) as is_acquired:
             # A checkpoint being written is recorded as local before its refs exist.
             if is_acquired:
-                local_checkpoints.forget_removed(store.repository, store.index.oids)
+                local_checkpoints.forget_removed_checkpoints(
+                    store.repository, store.index.oids_by_id
+                )
         with contextlib.suppress(BusyError):  # the next expiry does it
-            store.remover().update_keep_refs()
-        submodules.sweep(store)
+            store.make_remover().update_keep_refs()
+        submodules.remove_unreferenced_checkpoints(store)
         for sentence in worktree.finish_worktree_removals(store.repository):
             store.announce(sentence)
     for entry, phase in squashed.values():
@@ -349,7 +353,9 @@ def _due(
     store: Checkpoints, rules: Policy, instant: int
 ) -> tuple[list[CheckpointInfo], NewestKept]:
     # Local checkpoints count first: fetched ones with future dates must not displace them.
-    local_ids = LocalCheckpoints.read(store.repository).ids_as_written(store.index.oids())
+    local_ids = LocalCheckpoints.read(store.repository).list_unreplaced_ids(
+        store.index.oids_by_id()
+    )
     hook_query, safety_query = Query(triggers=HOOK_TRIGGERS), Query(triggers=[SAFETY])
     by_agents = Query(triggers=[MANUAL], by_agent=True)
     local = Query(ids=sorted(local_ids))  # only local checkpoints are thinned
@@ -402,7 +408,7 @@ def _find_amended(store: Checkpoints, entries: Infos) -> set[str]:
     commits = {e.id: e.git_sha for e in entries if e.trigger in HOOK_TRIGGERS and e.git_sha}
     if not commits:
         return set()
-    pending_lines, _ = notes.pending(store.repository)
+    pending_lines, _ = notes.list_pending_links(store.repository)
     noted_lines = GitNotes(store.repository, store.objects, ref_names.NOTES).read_all_notes()
     new_commits: set[str] = set()
     for commit, lines in chain(pending_lines.items(), noted_lines):

@@ -69,11 +69,11 @@ def run_maintenance(repository: Repository) -> None:
         require_git_version()
         try:
             with Checkpoints(repository, adapter="plumbing") as store:
-                rules = settings.read(repository)
+                rules = settings.read_settings(repository)
                 clock_doubt = expiry.check_clock(repository, store.clock())
                 problem = f"nothing expires: {rules.problem}" if rules.problem else None
-                for sentence in filter(None, (problem, rules.notice, clock_doubt)):
-                    error_log.append(repository, f"maintenance: {sentence}")
+                for sentence in filter(None, (problem, rules.loosening_notice, clock_doubt)):
+                    error_log.append_to_log(repository, f"maintenance: {sentence}")
                 # After a mistake in the settings it is unclear which values should apply.
                 policy = NOTHING_EXPIRES if clock_doubt or problem else rules.policy
                 failures = expiry.expire_checkpoints(store, policy).failed
@@ -103,10 +103,10 @@ def update_keep_refs(repository: Repository) -> None:
     # If this fails, the next removal tries again.
     try:
         with Checkpoints(repository, adapter="plumbing") as store:
-            store.remover().update_keep_refs()
+            store.make_remover().update_keep_refs()
     except CkptError as error:
         problem = "git gc may delete commits of checkpoints below the shallow boundary"
-        error_log.append(repository, f"{problem}: {error.message}")
+        error_log.append_to_log(repository, f"{problem}: {error.message}")
 
 
 def record_never_maintained(repository: Repository) -> None:

@@ -16,8 +16,8 @@ from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint
 from gitckpt.model.policy import Decision, Policy, RunCandidate
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.leases.leases import Hold
-from gitckpt.store.local_checkpoints import local_oids
+from gitckpt.store.leases.leases import HeldLease
+from gitckpt.store.local_checkpoints import read_local_oids
 from gitckpt.store.records import heads, ref_names
 from gitckpt.store.records.entry import CheckpointInfo, Query, list_references
 from gitckpt.store.records.index import Notify
@@ -53,7 +53,7 @@ def decide_fates(
     Returns the fates of all runs, and the checkpoints of each run that expires.
     """
     infos = summary.list_runs(store)
-    _, sizes = store.index.sizes()
+    _, sizes = store.index.count_checkpoints()
     unfinished_runs = {info.run for info in infos if info.status != runstate.COMPLETE}
     may_expire = len(unfinished_runs) < len(infos) or rules.everything
     referrers = _map_referring_runs(store, unfinished_runs) if may_expire else {}
@@ -109,7 +109,7 @@ def squashable(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[Chec
             else:
                 remaining_oids[entry.id] = entry.oid
     if candidates:
-        sizes = store.index.sizes()[1]
+        sizes = store.index.count_checkpoints()[1]
         first_oids = {id_: oid for run, (_, id_, oid) in sizes.items() if run not in but}
         for checkpoint in _read_documents(store, remaining_oids | first_oids):
             for _, id_ in list_references(checkpoint):
@@ -126,8 +126,8 @@ def find_referring_run(store: Checkpoints, run: str) -> str | None:
 def referenced_checkpoints(store: Checkpoints) -> set[str]:
     """Return the ids that the first or newest checkpoint of any run refers to."""
     # For example, the checkpoint that a run was forked from.
-    end_oids = {id_: oid for _, id_, oid in store.index.sizes()[1].values()}
-    end_oids |= {run_row[2]: run_row[3] for run_row in store.index.run_rows()}
+    end_oids = {id_: oid for _, id_, oid in store.index.count_checkpoints()[1].values()}
+    end_oids |= {run_row[2]: run_row[3] for run_row in store.index.list_run_rows()}
     return {
         id_ for document in _read_documents(store, end_oids) for _, id_ in list_references(document)
     }
@@ -146,7 +146,9 @@ def remove_runs(
     results: dict[str, RunFate] = {}
     for start in range(0, len(due_fates), _AT_ONCE):
         batch = due_fates[start : start + _AT_ONCE]
-        leases, refusals = store.leases.acquire_all([fate.run for fate in batch], worktree.HOLDER)
+        leases, refusals = store.leases.acquire_leases(
+            [fate.run for fate in batch], worktree.HOLDER
+        )
         try:
             # Worktrees before checkpoints: their contents are compared to the newest checkpoints.
             newest = heads.find_newest_by_run(store.index, store.repository, leases)
@@ -166,7 +168,7 @@ def remove_runs(
         finally:
             for lease in leases.values():
                 with contextlib.suppress(BusyError):  # another process has it by now
-                    lease.release()
+                    lease.release_lease()
     return [results.get(fate.run, fate) for fate in fates]
 
 
@@ -202,7 +204,7 @@ def names_in_error(error: CkptError, names: Collection[str]) -> set[str]:
 def delete_orphan_leases(store: Checkpoints) -> None:
     refs = store.refs.iterate_refs(ref_names.LEASES)
     runs = [ref.removeprefix(ref_names.LEASES) for ref, _ in refs]
-    existing_runs = set(store.index.runs()) if runs else set()
+    existing_runs = set(store.index.list_runs()) if runs else set()
     for run in runs:
         if run in existing_runs or store.refs.read_ref(ref_names.RUNS + run) is not None:
             continue
@@ -266,9 +268,10 @@ def _last_entries(chain: Sequence[CheckpointInfo]) -> tuple[CheckpointInfo, ...]
     return (chain[-1], *driver_entries[-1:])
 
 
-def _delete_leases(store: Checkpoints, holds: Mapping[str, Hold]) -> None:
+def _delete_leases(store: Checkpoints, holds: Mapping[str, HeldLease]) -> None:
     updates = [
-        RefUpdate(ref_names.LEASES + run, "", hold.update().old) for run, hold in holds.items()
+        RefUpdate(ref_names.LEASES + run, "", hold.make_lease_update().old)
+        for run, hold in holds.items()
     ]
     is_deleted = False
     try:
@@ -279,14 +282,14 @@ def _delete_leases(store: Checkpoints, holds: Mapping[str, Hold]) -> None:
         return  # `delete_orphan_leases` tries each lease
     finally:
         for hold in holds.values():
-            hold.close(is_over=is_deleted)
+            hold.release_process_lock(is_over=is_deleted)
 
 
 def chains_of_runs(store: Checkpoints, runs: Collection[str]) -> dict[str, list[CheckpointInfo]]:
     """Map runs to their checkpoints in order of sequence, but fetched ones first."""
     chains = heads.group_by_run(store.index, runs)
     for run, chain in chains.items():
-        oids = local_oids(store.repository, run)
+        oids = read_local_oids(store.repository, run)
         chain.sort(key=lambda entry: (entry.oid in oids, entry.sequence or 0, entry.id))
     return chains
 

@@ -62,7 +62,7 @@ def _unsaved_in(store: Checkpoints, submodule: Repository, counterpart: Reposito
             is_saved = not unreached_commit or _is_commit_reached(counterpart, oid)
         if not is_saved:
             descriptions.append(f"{ref.removeprefix('refs/heads/')} ({oid[:12]})")
-    with contextlib.closing(store.seen_from(submodule, "plumbing")) as inner_store:
+    with contextlib.closing(store.open_store_for(submodule, "plumbing")) as inner_store:
         unsaved_ids = [entry.id for entry in inner_store.list() if entry.trigger != SUBMODULE]
         descriptions += [f"checkpoint {id_}" for id_ in unsaved_ids]
     return descriptions
@@ -92,14 +92,14 @@ def remove_worktree(store: Checkpoints, run: str, newest: CheckpointInfo | None 
     if lease is not None and store.leases.is_held(*lease) and lease[1].is_ours:
         return _remove_worktrees(store, run, newest)
     try:
-        hold = store.leases.acquire(run, HOLDER)
+        hold = store.leases.acquire_lease(run, HOLDER)
     except LeaseHeld as error:
         return error.message
     try:
         return _remove_worktrees(store, run, None)
     finally:
         with contextlib.suppress(LeaseLost):
-            hold.release()
+            hold.release_lease()
 
 
 def reason_not_to_remove(store: Checkpoints, run: str) -> str | None:
@@ -115,7 +115,7 @@ def is_run_pushed(store: Checkpoints, run: str) -> bool:
     commit = _newest_checkpoint(store, run).git_sha
     for _, path in _worktrees_of(store.repository, run):
         if (repository := administration.open_linked_worktree(store.repository, path)) is not None:
-            with store.seen_from(repository, "plumbing") as worktree_store:
+            with store.open_store_for(repository, "plumbing") as worktree_store:
                 commit = worktree_store.objects.read_head()[0]
     if not commit:
         return False
@@ -189,7 +189,7 @@ def _remove_worktrees(
 
 
 def _newest_checkpoint(store: Checkpoints, run: str) -> CheckpointInfo:
-    if (newest := heads.find_newest(store.index, store.repository, run)) is None:
+    if (newest := heads.find_newest_of_run(store.index, store.repository, run)) is None:
         raise NotFoundError(f"no run {run}", hint="list the runs: git ckpt runs")
     return newest
 
@@ -201,7 +201,7 @@ def _worktrees_of(repository: Repository, run: str) -> Iterator[tuple[str, str]]
 
 
 def _reason_if_unlisted(repository: Repository, run: str) -> str | None:
-    configured_dir = settings.read(repository).worktree_dir
+    configured_dir = settings.read_settings(repository).worktree_dir
     if configured_dir is None and administration.main_worktree(repository) is None:
         return None
     path = os.path.join(opener.worktrees_dir(repository, configured_dir), run)
@@ -247,14 +247,18 @@ def _is_cwd_in(path: str) -> bool:
 def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
     if (repository := administration.open_linked_worktree(store.repository, path)) is None:
         raise WorktreeError(f"{path} is not a worktree", hint="find the cause: git ckpt doctor")
-    with store.seen_from(repository, "plumbing") as inside:
+    with store.open_store_for(repository, "plumbing") as inside:
         commit = inside.objects.read_head()[0]
         if commit != newest.git_sha:
             return [f"commit {commit[:12]}" if commit else "an unborn branch"]
-        rules = settings.read(inside.repository)  # reports mistakes, but never asks for approval
-        limits = rules.limits if not rules.problem else inside.rules.limits()
+        rules = settings.read_settings(
+            inside.repository
+        )  # reports mistakes, but never asks for approval
+        limits = rules.limits if not rules.problem else inside.settings_reader.read_limits()
         limits = replace(limits, timeout=math.inf)
-        captured = inside.capture(limits, run_files.files_of_run(repository, str(newest.run)).added)
+        captured = inside.capture_worktree(
+            limits, run_files.files_of_run(repository, str(newest.run)).added
+        )
         old_contents = manifest.read(repository, inside.objects, newest.tree, commit)
         current = manifest.read(repository, inside.objects, captured.tree, commit)
         paths = [d.path for d in diff.diff_trees(repository, old_contents.files, current.files)]

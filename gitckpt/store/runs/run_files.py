@@ -78,7 +78,7 @@ def list_masked_files(repository: Repository, snapshot: str | None) -> list[str]
     items = zip(
         paths, repository.cat_file.read_contents(object_names, secrets.LARGEST), strict=True
     )
-    return [path for path, content in items if content and secrets.has_masks(content[2])]
+    return [path for path, content in items if content and secrets.has_masked_secrets(content[2])]
 
 
 @dataclass(slots=True)
@@ -234,16 +234,18 @@ class RunFiles:
                 raise CkptError(f"cannot read {error.filename}: {error.strerror}") from None
             findings: list[tuple[str, int, bytes]] = []
             if inner.startswith(f"{INPUT}/"):
-                data = secrets.mask_unsettled(repository, data)
+                data = secrets.mask_unsettled_secrets(repository, data)
             elif inner.endswith(_MASKED):
                 data = secrets.mask_bytes(data)
             elif len(data) <= secrets.LARGEST:
                 # A phase's output exists only here: secrets in it are reported, not masked.
-                findings = [(hit.rule, line, secret) for hit, line, secret in secrets.lines(data)]
+                findings = [
+                    (hit.rule, line, secret) for hit, line, secret in secrets.locate_hits(data)
+                ]
             cached = self._cache[inner] = stat_data, captured.add("blob", data), findings
         if cached[2]:
             path = os.fsencode(f"{ENTRY}/{inner}")
-            captured.suspects += secrets.unsettled_suspects(repository, path, cached[2])
+            captured.suspects += secrets.list_unsettled_suspects(repository, path, cached[2])
         return cached[1]
 
     def _write_tree(
@@ -298,7 +300,10 @@ def add_input_files(
     captured = _CapturedRunFiles(repository)
     blobs: Entries = {}
     for name, data in inputs.items():
-        blobs[name.encode()] = FILE, captured.add("blob", secrets.mask_unsettled(repository, data))
+        blobs[name.encode()] = (
+            FILE,
+            captured.add("blob", secrets.mask_unsettled_secrets(repository, data)),
+        )
     tree = captured.add("tree", encode_tree(blobs))
     tree = captured.add("tree", encode_tree({INPUT.encode(): (DIRECTORY, tree)}))
     return captured.add_to(files, commit, tree, objects)

@@ -15,7 +15,7 @@ from gitckpt.model.phase import NOT_PHASES, REWOUND, split_label
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store import local_checkpoints, submodules
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.leases.leases import Lease, parse
+from gitckpt.store.leases.leases import Lease, parse_lease
 from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import heads, ref_names
 from gitckpt.store.records.entry import OF_TRACKS, Query, is_made_by_driver, reports_status
@@ -75,12 +75,12 @@ class PhaseAttempts:
         commit = self._store.objects.read_head()[0]
         if commit != checkpoint.git_sha:
             return True
-        captured = self._store.capture()
+        captured = self._store.capture_worktree()
         read = partial(manifest.read, self._store.repository, self._store.objects)
         old_contents, new_contents = read(checkpoint.tree, commit), read(captured.tree, commit)
         if (old_contents.files, old_contents.raw) != (new_contents.files, new_contents.raw):
             return True
-        return submodules.have_changed(self._store, checkpoint.worktree, captured)
+        return submodules.have_submodules_changed(self._store, checkpoint.worktree, captured)
 
     def has_work_since(self, phase: str, newest: str) -> bool:
         """Return whether files changed since the driver's last checkpoint of a phase."""
@@ -126,13 +126,13 @@ class RunInfo:
 
 
 def list_runs(store: Checkpoints) -> list[RunInfo]:
-    rows = store.index.run_rows()
+    rows = store.index.list_run_rows()
     leases = _read_leases(store)
     paths = _worktree_paths(store, [row[0] for row in rows])
     infos = []
     for run, time, newest, oid, branch, label, driven_label, driven_oid, started, *report in rows:
         oids = [id_ for id_ in (oid, driven_oid, report[1]) if id_]
-        if not all(local_checkpoints.is_local(store.repository, run, id_) for id_ in oids):
+        if not all(local_checkpoints.is_document_local(store.repository, run, id_) for id_ in oids):
             time, newest, branch, label, driven_label, started, report = _read_local_row(store, run)  # noqa: PLW2901
         lease_oid, lease = leases.get(run, ("", None))
         is_held, is_slow = None, False
@@ -178,7 +178,7 @@ def _reported_label(store: Checkpoints, label: str, oid: str, trigger: str) -> s
 
 
 def _read_local_row(store: Checkpoints, run: str) -> RowFields:
-    entries = heads.list_checkpoints(store.index, store.repository, run)
+    entries = heads.list_run_checkpoints(store.index, store.repository, run)
     newest, entry_times = entries[0], [entry.time for entry in entries]
     driven = next((entry.label for entry in entries if is_made_by_driver(entry)), None)
     report: list[str | None] = [None, None, None]
@@ -202,7 +202,7 @@ def _read_leases(store: Checkpoints) -> dict[str, tuple[str, Lease]]:
     for (ref, oid), content in zip(refs, contents, strict=True):
         if content is not None and _RELEASED_KEY not in content[1]:
             with contextlib.suppress(InvalidCheckpoint):
-                lease = parse(content[1], ref)
+                lease = parse_lease(content[1], ref)
                 leases[lease.run] = oid, lease
     return leases
 
@@ -231,7 +231,7 @@ def is_run_of_worktree(store: Checkpoints, run: str) -> bool:
     checkpoint_ids = [entry.id for entry in store.list(Query(run=run))]
     local = LocalCheckpoints.read(store.repository, checkpoint_ids)
     this_worktree = local_checkpoints.worktree_key(store.repository)
-    return any(local.worktree_key(name) == this_worktree for name in checkpoint_ids)
+    return any(local.find_worktree_key(name) == this_worktree for name in checkpoint_ids)
 
 
 def find_made_in_others(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
@@ -244,8 +244,8 @@ def find_made_in_others(store: Checkpoints, names: Iterable[str]) -> dict[str, s
         is_run = ids.is_run_id(name)
         entries = store.list(Query(run=name) if is_run else Query(ids=[name]))
         local = LocalCheckpoints.read(repository, [entry.id for entry in entries])
-        unchanged = [entry for entry in entries if local.has(entry.id, entry.oid)]
-        keys = [str(local.worktree_key(entry.id)) for entry in unchanged]
+        unchanged = [entry for entry in entries if local.has_document(entry.id, entry.oid)]
+        keys = [str(local.find_worktree_key(entry.id)) for entry in unchanged]
         runs = {entry.run for entry in entries if entry.run is not None}
         if not keys or this_place in keys or any(is_run_of_worktree(store, run) for run in runs):
             continue
@@ -263,7 +263,9 @@ def _latest_outside_runs(store: Checkpoints) -> Checkpoint | None:
     for limit in (_FIRST, None):
         entries = store.list(Query(in_run=False, limit=limit))
         local = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
-        infos = [e for e in entries if local.is_ours(e) and local.was_captured_in(e.id, key)]
+        infos = [
+            e for e in entries if local.is_written_here(e) and local.was_captured_in(e.id, key)
+        ]
         reports = [entry for entry in infos if entry.trigger not in ignored_triggers]
         labels = [entry.label for entry in reports]
         has_completed = ref_names.RUN_COMPLETE in labels
@@ -321,7 +323,7 @@ class History:
 
 def read_history(store: Checkpoints, run: str) -> History:
     summary = summarize_run(store, run)
-    entries = list(reversed(heads.list_checkpoints(store.index, store.repository, run)))
+    entries = list(reversed(heads.list_run_checkpoints(store.index, store.repository, run)))
     contents = store.objects.read([entry.oid for entry in entries])
     refs = (ref_names.CHECKPOINTS + entry.id for entry in entries)
     documents = [(content[1], ref) for content, ref in zip(contents, refs, strict=True) if content]

@@ -44,7 +44,9 @@ def is_trusted(store: Checkpoints, checkpoint: Checkpoint) -> bool:
         oid, newest = store.heads.read_head(run)
         oids |= {oid} if newest.id == checkpoint.id else set()
     existing = oids - {None}
-    are_local = [local_checkpoints.is_local(store.repository, run, str(oid)) for oid in existing]
+    are_local = [
+        local_checkpoints.is_document_local(store.repository, run, str(oid)) for oid in existing
+    ]
     return bool(are_local) and all(are_local)
 
 
@@ -58,7 +60,7 @@ def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
         ref_names.require_document(next(store.objects.read([oid])), ref, oid), ref
     )
     runs = filter(None, (run, checkpoint.run))
-    if not any(local_checkpoints.is_local(store.repository, id_, oid) for id_ in runs):
+    if not any(local_checkpoints.is_document_local(store.repository, id_, oid) for id_ in runs):
         raise trust_error(store, checkpoint, [])
     return checkpoint
 
@@ -66,7 +68,9 @@ def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
 def list_local(store: Checkpoints, query: Query) -> Iterator[CheckpointInfo]:
     """Yield the run checkpoints that match a query and were written or adopted here."""
     for entry in store.list(query):
-        if entry.run and local_checkpoints.is_local(store.repository, entry.run, entry.oid):
+        if entry.run and local_checkpoints.is_document_local(
+            store.repository, entry.run, entry.oid
+        ):
             yield entry
 
 
@@ -79,7 +83,11 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
     if by is None and newest is not None and newest.oid != head:
         # The worktrees of the run lack the foreign checkpoints. Local saves after a fetch, and
         # saves lost to a full disk, are not in the chain, but their files are here.
-        foreign_ids = [e.id for e in entries if not (local.has(e.id, e.oid) or local.is_ours(e))]
+        foreign_ids = [
+            e.id
+            for e in entries
+            if not (local.has_document(e.id, e.oid) or local.is_written_here(e))
+        ]
         if foreign_ids:
             ownership.record_behind_id(store.repository, run, newest.id, foreign_ids[0])
     oids = [*(entry.oid for entry in reversed(entries)), *([head] if head is not None else [])]
@@ -87,7 +95,7 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
         problem = f"cannot record that run {run} was adopted"
         raise CkptError(problem, hint="see why: git ckpt doctor")
     if by is None:
-        unlisted = [(e.id, e.oid) for e in reversed(entries) if not local.has(e.id, e.oid)]
+        unlisted = [(e.id, e.oid) for e in reversed(entries) if not local.has_document(e.id, e.oid)]
         local_checkpoints.append_lines(store.repository, unlisted, is_apart=True)
     fsync.flush(paths)
 
@@ -95,7 +103,9 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
 def trust_error(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) -> Untrusted:
     short_id, run = checkpoint.id[: ids.SHORT], checkpoint.run
     if run is None and checkpoint.pipeline is None:
-        error = local_checkpoints.replaced(checkpoint.id, "; if you trust the new one: --trust")
+        error = local_checkpoints.replaced_error(
+            checkpoint.id, "; if you trust the new one: --trust"
+        )
         return Untrusted(error.message, account, hint=str(error.hint))
     hint = f"if you trust it: git ckpt resume {run} --trust" if run else "if you trust it: --trust"
     newest = _newest_local(store, run) if run is not None else None
@@ -111,7 +121,7 @@ def trust_error(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[st
         problem += f"the newest local checkpoint is {newest.id[: ids.SHORT]}"
         other_cure = f"continue without it: git ckpt remove {short_id}"
         if store.is_replaced(checkpoint.id):
-            other_cure = str(local_checkpoints.replaced(checkpoint.id).hint)
+            other_cure = str(local_checkpoints.replaced_error(checkpoint.id).hint)
         hint = f"{other_cure}; {hint}"
     return Untrusted(problem, account, hint=hint)
 
@@ -188,7 +198,11 @@ def _describe_inputs(store: Checkpoints, checkpoint: Checkpoint, pipeline: Pipel
                 data = content[1]
                 line += f", a file that begins with {_json(data[:200].decode('utf-8', 'replace'))}"
                 if hashlib.sha256(data).hexdigest() != pipeline.contents[name]:
-                    reason = ": secrets in the content are masked" if stored.has_masks(data) else ""
+                    reason = (
+                        ": secrets in the content are masked"
+                        if stored.has_masked_secrets(data)
+                        else ""
+                    )
                     line += f", and does not match the recorded digest{reason}"
         lines.append(line)
     return lines

@@ -219,7 +219,7 @@ class _WorktreeCapture:
 
             stored = self.writer.contents if self.writer is not None else None
             paths = [path for path in self.read if path not in self.unread]
-            suspects = secrets.find_suspects(self.index, content.files, paths, stored)
+            suspects = secrets.find_suspected_secrets(self.index, content.files, paths, stored)
         return Worktree(dirty, tree, under_way, needed, suspects=suspects)
 
     def _survey_worktree(self) -> bytes | None:

@@ -29,7 +29,7 @@ from gitckpt.model.errors import WorktreeError
 from gitckpt.model.values import dataclass
 from gitckpt.store import local_checkpoints
 from gitckpt.store.records import ref_names
-from gitckpt.store.records.ref_names import Owner
+from gitckpt.store.records.ref_names import WorktreeOwner
 from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.snapshot.manifest import SKIPPED, Snapshot
@@ -69,7 +69,7 @@ class WorktreeOpener:
     objects: ObjectDatabase
     checkpoint: Checkpoint
     plan: ResumePlan
-    owner: Owner
+    owner: WorktreeOwner
     limits: Limits
     rescue: Callable[[str, str], None]
     is_of_other_commit: bool
@@ -381,7 +381,7 @@ def fill_from_head(worktree: Repository, options: Sequence[str]) -> list[bytes]:
         worktree.git.run(*PARALLEL, *options, *filter_options, *arguments, env=env)
 
     paths, failing_paths = unfiltered.write_files_despite_filters(
-        worktree, lambda: blobs_of(worktree, "HEAD"), attempt
+        worktree, lambda: blobs_of(worktree, "HEAD"), run_reset
     )
     has_annex = unfiltered.uses_git_annex(worktree)
     if paths or has_annex:

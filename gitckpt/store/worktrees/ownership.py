@@ -16,7 +16,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model import ids
 from gitckpt.store.records import ref_names
-from gitckpt.store.records.ref_names import Owner
+from gitckpt.store.records.ref_names import WorktreeOwner
 
 # git does not prune locked worktrees; the lock's reason ends with the id of the run or checkpoint.
 LOCK_REASON = "gitckpt"
@@ -24,14 +24,14 @@ LOCK_REASON = "gitckpt"
 # Prefix of the directory in which a worktree is made before it is moved to its path.
 BEING_MADE = ".making-"
 
-owner_in = ref_names.read_owner
+owner_in = ref_names.read_worktree_owner
 
 
-def owner_of(repository: Repository) -> Owner | None:
+def owner_of(repository: Repository) -> WorktreeOwner | None:
     return owner_in(repository.git_dir)
 
 
-def owners(repository: Repository) -> Iterator[tuple[str, str, Owner]]:
+def owners(repository: Repository) -> Iterator[tuple[str, str, WorktreeOwner]]:
     """Yield git directory, path and owner (run, checkpoint) of gitckpt's worktrees."""
     for git_dir, path in administration.list_worktrees(repository):
         owner = owner_in(git_dir)
@@ -70,7 +70,7 @@ def checkpoints_of_worktrees(repository: Repository) -> set[str]:
     return {owner.checkpoint for _, _, owner in owners(repository)}
 
 
-def write_owner(repository: Repository, owner: Owner) -> None:
+def write_owner(repository: Repository, owner: WorktreeOwner) -> None:
     import json
 
     with open(os.path.join(repository.git_dir, ref_names.RUN_FILE), "w", encoding="utf-8") as file:
@@ -98,7 +98,7 @@ def forget_behind_id(repository: Repository) -> None:
         os.unlink(os.path.join(repository.git_dir, ref_names.BEHIND_FILE))
 
 
-def owner_at_path(repository: Repository, path: str) -> Owner | None:
+def owner_at_path(repository: Repository, path: str) -> WorktreeOwner | None:
     worktree = administration.open_linked_worktree(repository, path)
     return owner_of(worktree) if worktree is not None else None
 

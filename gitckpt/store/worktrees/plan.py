@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gitckpt.store.records.ref_names import Owner
+    from gitckpt.store.records.ref_names import WorktreeOwner
 
 # Open an existing worktree; register again a directory that git forgot; make a new worktree.
 USE, ADOPT, MAKE = "use", "adopt", "make"
@@ -46,7 +46,7 @@ class PathState:
     git_dir_exists: bool = False
     is_kept: bool = False  # whether the repository was moved, and has this worktree registered
     is_of_this_repository: bool = False  # whether `git_dir` is a path below this repository
-    owner: Owner | None = None
+    owner: WorktreeOwner | None = None
     other_repository: str | None = None  # the repository that it is a worktree of, if another
     behind: str | None = None  # the checkpoint it is at, if the run was continued elsewhere
     lacks_submodules: bool = False  # whether submodules are missing, as after a kill
@@ -67,7 +67,7 @@ class RunBranch:
 class ResumeFacts:
     """The facts from which `plan_resume` decides how to open a worktree."""
 
-    target: Owner  # a checkpoint; also its run if it is the run's newest one
+    target: WorktreeOwner  # a checkpoint; also its run if it is the run's newest one
     commit: str = ""  # the commit of the checkpoint; "" for none
     requested: str | None = None  # the path that the caller asked for
     default: str | None = None  # the path otherwise; None if there is no directory for worktrees

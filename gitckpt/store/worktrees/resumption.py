@@ -24,7 +24,7 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.records import heads, ref_names
 from gitckpt.store.records.entry import CheckpointInfo
-from gitckpt.store.records.ref_names import Owner
+from gitckpt.store.records.ref_names import WorktreeOwner
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.manifest import Snapshot
 from gitckpt.store.worktrees import opener, ownership, plan, submodules
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 def record_deleted_worktree(store: Checkpoints, git_dir: str, path: str) -> None:
     """Save index and HEAD of a deleted worktree if no ref or checkpoint has them."""
     worktree = Repository(git_dir, None, store.repository.object_format)
-    with store.seen_from(worktree, "plumbing") as worktree_store:
+    with store.open_store_for(worktree, "plumbing") as worktree_store:
         commit = worktree_store.objects.read_head()[0]
         files = _capture_index(worktree, worktree_store.objects, commit)
-        if files.dirty or (commit and not _is_reached(worktree, store.index.commits() or ())):
+        if files.dirty or (commit and not _is_reached(worktree, store.index.list_commits() or ())):
             message = shorten_message(f"the index of the deleted worktree {path}")
             label = ref_names.SAFETY_COMPLETE
             worktree_store.record(label, worktree=files, trigger=RESCUE, message=message)
@@ -141,11 +141,11 @@ def resume_checkpoint(
     checkpoint, import_remark = _start_from_head(store, checkpoint)
     head = None if is_driven else store.objects.read_head()[0]
     checkpoint, commit_remark = manifest.relink_commit(repository, checkpoint, head)
-    limits = store.rules.read().limits
+    limits = store.settings_reader.read_settings().limits
     run = checkpoint.run
-    newest = heads.find_newest(store.index, repository, run) if run is not None else None
+    newest = heads.find_newest_of_run(store.index, repository, run) if run is not None else None
     is_newest = newest is not None and checkpoint.id == newest.id and _extends_run(store, newest)
-    owner = Owner(checkpoint.id, run if is_newest else None)
+    owner = WorktreeOwner(checkpoint.id, run if is_newest else None)
     opened = None
     while opened is None:  # again if another process made the worktree meanwhile
         _clear_half_made(repository, owner, directory)
@@ -168,7 +168,7 @@ def resume_checkpoint(
     return replace(opened, remarks=(*remarks, *submodule_remarks), behind=resume_plan.behind)
 
 
-def _clear_half_made(repository: Repository, owner: Owner, directory: str | None) -> None:
+def _clear_half_made(repository: Repository, owner: WorktreeOwner, directory: str | None) -> None:
     root = known_worktrees_dir(repository)
     default_path = os.path.join(root, owner.run or owner.checkpoint) if root is not None else None
     for path in (directory, default_path):
@@ -180,7 +180,9 @@ def _clear_half_made(repository: Repository, owner: Owner, directory: str | None
 def _extends_run(store: Checkpoints, newest: CheckpointInfo) -> bool:
     # A fetched checkpoint that was not adopted does not extend the local run.
     run, repository = str(newest.run), store.repository
-    if newest.trigger.startswith(IMPORT) or local_checkpoints.is_local(repository, run, newest.oid):
+    if newest.trigger.startswith(IMPORT) or local_checkpoints.is_document_local(
+        repository, run, newest.oid
+    ):
         return True
     return run in ownership.worktrees_of_runs(
         repository
@@ -205,13 +207,13 @@ def _add_uncaptured_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Ch
     contents = manifest.contents_of(checkpoint, store.repository, store.objects)
     paths = {submodule.path for submodule in files.submodules}
     paths.update(map(quote_path, contents.absent_paths))  # a sparse checkout may exclude submodules
-    added_submodules = captured_submodules.capture_tree(store, contents.files, paths)
+    added_submodules = captured_submodules.capture_submodules_of_tree(store, contents.files, paths)
     files = replace(files, submodules=(*files.submodules, *added_submodules))
     return replace(checkpoint, worktree=files) if added_submodules else checkpoint
 
 
 def _gather_resume_facts(
-    store: Checkpoints, checkpoint: Checkpoint, owner: Owner, directory: str | None
+    store: Checkpoints, checkpoint: Checkpoint, owner: WorktreeOwner, directory: str | None
 ) -> ResumeFacts:
     repository = store.repository
     root, no_default = _find_worktrees_dir(repository)
@@ -242,7 +244,10 @@ def _gather_resume_facts(
 
 def _find_worktrees_dir(repository: Repository) -> tuple[str | None, tuple[str, str | None]]:
     try:
-        return opener.worktrees_dir(repository, settings.read(repository).worktree_dir), ("", None)
+        return opener.worktrees_dir(repository, settings.read_settings(repository).worktree_dir), (
+            "",
+            None,
+        )
     except WorktreeError as error:
         return None, (error.message, error.hint)
 
@@ -306,7 +311,7 @@ def _describe_path(repository: Repository, path: str) -> PathState:
 def _find_branch(store: Checkpoints, checkpoint: Checkpoint) -> RunBranch | None:
     if checkpoint.branch is None or not checkpoint.git_sha:
         return None
-    oldest = heads.list_checkpoints(store.index, store.repository, str(checkpoint.run))[-1]
+    oldest = heads.list_run_checkpoints(store.index, store.repository, str(checkpoint.run))[-1]
     # An imported run made its branch itself.
     if oldest.branch == checkpoint.branch and not oldest.trigger.startswith(IMPORT):
         return None

@@ -67,7 +67,7 @@ def _make_submodules(
                 raise WorktreeError("the files of the checkpoint have no submodule at this path")
             with contextlib.closing(_find_repository(superproject, worktree, submodule)) as source:
                 repository = _open_or_copy_submodule(superproject, source, worktree, submodule)
-                with store.seen_from(repository, "plumbing") as submodule_store:
+                with store.open_store_for(repository, "plumbing") as submodule_store:
                     target = submodule_store.read_own(submodule.checkpoint)
                     sentences: list[str] = []
                     if not os.path.lexists(os.path.join(repository.git_dir, "index")):
@@ -77,7 +77,7 @@ def _make_submodules(
                     title = f"the submodule {os.fsdecode(name)}"
                     remarks += [f"{title}: {text}" for text in sentences] + nested
         except CkptError as error:
-            init_command = submodules.init_command(path)
+            init_command = submodules.submodule_init_command(path)
             restore_command = f"git ckpt restore {checkpoint.id[: ids.SHORT]}"
             place = f"after cd {shell_quoted(os.fsdecode(above))}" if above else "in this worktree"
             if isinstance(error, _CheckpointMissing):  # `init` makes the repository to fetch into
@@ -136,7 +136,7 @@ def _record_partial_files(store: Checkpoints, captured: Checkpoint, limits: Limi
     # gitckpt overwrites the files next: fail unless the safety checkpoint has all of them.
     repository = store.repository
     worktree = repository.worktree or ""
-    files = store.capture(limits)
+    files = store.capture_worktree(limits)
     tree = manifest.tree_of_files(repository, files.tree, store.objects.read_head()[0])
     # All files, ignored ones included: there is no index.
     paths = repository.git.run("ls-files", "--others", "-z").out.split(b"\0")[:-1]

@@ -318,7 +318,9 @@ def test_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_settings_leave_the_table_of_agents_alone(main_checkout: Checkout) -> None:
     main_checkout.write("gitckpt.toml", "[agents.a]\nwrong = 1\n[retention]\nkeep_last = 300\n")
-    assert settings.read(discover_repository(str(main_checkout.path))).policy.keep_last == 300
+    assert (
+        settings.read_settings(discover_repository(str(main_checkout.path))).policy.keep_last == 300
+    )
 
 
 def test_line_hands_the_prompt_to_every_part_of_a_command(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from gitckpt.model.checkpoint import PHASE, POST_COMMIT
 from gitckpt.model.phase import split_label
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.runs.summary import list_runs
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout, repository_of
 from tests.durable.nursery import Nursery
 from tests.store.conftest import require_runs, require_whole, view
@@ -141,14 +141,14 @@ class Project:
     def run(self) -> str | None:
         """Return the id of the run, or None before it exists."""
         with Store(Checkpoints(repository_of(self.checkout), adapter="plumbing")) as store:
-            found = [summary.run for summary in list_runs(inside(store))]
+            found = [summary.run for summary in list_runs(checkpoints_of_store(store))]
         assert len(found) <= 1, found
         return found[0] if found else None
 
     def is_released(self, run: str) -> bool:
         """Return whether the last driver of the run has released its lease."""
         with Store(Checkpoints(repository_of(self.checkout), adapter="plumbing")) as store:
-            lease = inside(store).leases.read(run)
+            lease = checkpoints_of_store(store).leases.read(run)
         return lease is not None and lease[1].released is not None
 
     def said(self, word: str) -> list[str]:
@@ -187,7 +187,7 @@ class Project:
     def outcome(self, run: str) -> Outcome:
         """Return the result of the run."""
         with Store(Checkpoints(repository_of(self.checkout), adapter="plumbing")) as store:
-            newest = inside(store).heads.read(run)
+            newest = checkpoints_of_store(store).heads.read(run)
         there = Checkout(self.checkout.main / ".ckpt/worktrees" / run)
         return Outcome(
             worktree=view(there.path),

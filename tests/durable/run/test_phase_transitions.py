@@ -14,7 +14,7 @@ from gitckpt import CkptError, Observer, PhaseOptions, Pipelines, Query, Run, St
 from gitckpt.durable.run.attempts import PhaseResult, RunSession
 from gitckpt.durable.run.run import session_of
 from gitckpt.git.refs import Refs, RefUpdate
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.durable.conftest import labels
 from tests.dying import DyingGit
@@ -140,7 +140,7 @@ def test_a_git_that_is_killed_leaves_nothing_undone(
             followed=True,
         )
         assert labels(store, run.id) == ["run-started", "one-started"]
-        inside(run.store).refs.close()
+        checkpoints_of_store(run.store).refs.close()
         git.die_after(done)
         session_of(run).perform_phase(
             "two", lambda _: PhaseResult(write(run, "two")), inputs={}, conduct=PhaseOptions()

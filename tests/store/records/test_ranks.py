@@ -30,7 +30,7 @@ ONE = Checkpoint(
 
 @pytest.fixture
 def connection() -> Iterator[sqlite3.Connection]:
-    found = index.connect(":memory:")
+    found = index.connect_to_cache(":memory:")
     yield found
     found.close()
 
@@ -39,7 +39,7 @@ def put(connection: sqlite3.Connection, one: Checkpoint) -> None:
     index.delete_rows(connection, [ids.id_to_bytes(one.id)])
     index.insert(connection, [entry.to_row(one, "4" * 40)], [])
     if one.run is not None and one.sequence is not None:
-        index.mark_unranked(connection, {one.run: one.sequence})
+        index.mark_checkpoints_unranked(connection, {one.run: one.sequence})
 
 
 def ranks(connection: sqlite3.Connection) -> dict[str, int]:

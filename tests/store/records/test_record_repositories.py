@@ -10,7 +10,7 @@ import pytest
 from gitckpt import Checkpoint, Store
 from gitckpt.git.objects.libgit2 import Libgit2Objects
 from gitckpt.git.objects.plumbing import PlumbingObjects
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.store.conftest import ONE, MakeStore, blob, notes, require_whole
 
@@ -23,7 +23,11 @@ class TestRepositories:
         head = checkout.git("rev-parse", "--verify", "--quiet", "HEAD", ok=(0, 1))
         files = store.capture() if store.worktree else None
         made = store.record("a-complete", {"n": 1}, worktree=files, start="odd one")
-        assert (type(inside(store).objects), made.git_sha, made.branch) == (adapter, head, branch)
+        assert (type(checkpoints_of_store(store).objects), made.git_sha, made.branch) == (
+            adapter,
+            head,
+            branch,
+        )
         assert [store.find(made.id[:8]), store.find("latest"), store.list()[0].id] == [made.id] * 3
         assert store.read(made.id) == made
         assert require_whole(checkout) == {made.id: made}
@@ -166,7 +170,7 @@ class TestRepositories:
         checkout.commit("first", README="hello\n")
         checkout.write("new", "x")
         store = make_store(checkout, "auto")
-        assert inside(store).repository.has_reftable
+        assert checkpoints_of_store(store).repository.has_reftable
         made = self.check(store, checkout, branch="main", adapter=PlumbingObjects)
         assert store.remove([made.id]) == 1
         assert list(checkout.refs("refs/checkpoints", "refs/ckpt")) == []

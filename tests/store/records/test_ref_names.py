@@ -11,7 +11,7 @@ from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.refs import RefUpdate
 from gitckpt.model import budget
 from gitckpt.store.records import ref_names
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.store.conftest import ONE, RUN, TWO
 
@@ -97,7 +97,7 @@ class TestManyDocuments:
             for size in (100, 101)
         )
         tree = main_checkout.git("rev-parse", "HEAD^{tree}")
-        store = inside(plain)
+        store = checkpoints_of_store(plain)
         found = list(
             ref_names.read_documents(store.repository, store.objects, [small, A, tree, large])
         )
@@ -115,7 +115,7 @@ class TestManyDocuments:
         large = main_checkout.git(
             "hash-object", "-w", "--stdin", data="x" * (budget.DOCUMENT.size + 1)
         )
-        store = inside(plain)
+        store = checkpoints_of_store(plain)
         found = list(
             ref_names.read_documents(store.repository, store.objects, [large, small, large])
         )
@@ -131,24 +131,14 @@ class TestOneDocument:
     @pytest.mark.parametrize(
         ("found", "how", "problem", "hint"),
         [
-            (
-                None,
-                {},
-                f"the object {A} is missing",
-                "find the cause: git ckpt verify",
-            ),
+            (None, {}, f"the object {A} is missing", "find the cause: git ckpt verify"),
             (
                 None,
                 {"lack": "damaged"},
                 f"the object {A} is damaged",
                 "find the cause: git ckpt verify",
             ),
-            (
-                (OVERSIZED, b""),
-                {},
-                "points to an object larger than any valid document",
-                None,
-            ),
+            ((OVERSIZED, b""), {}, "points to an object larger than any valid document", None),
             (("tree", b""), {}, "points to a tree, not to a blob", None),
         ],
     )

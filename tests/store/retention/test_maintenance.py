@@ -18,9 +18,9 @@ from gitckpt.git.command import require_git_version
 from gitckpt.git.lock import FileLock
 from gitckpt.git.repository import Repository, discover_repository
 from gitckpt.store.audit import doctor
-from gitckpt.store.records.remover import Remover
+from gitckpt.store.records.remover import CheckpointRemover
 from gitckpt.store.retention import maintenance
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.stores import DAY, SECOND, set_clock, timestamp
 
@@ -79,7 +79,7 @@ def test_that_failed(
     with Store.open(main_checkout.path, adapter="plumbing") as store:
         (finding,) = (
             each
-            for each in doctor.examine(inside(store), require_git_version())
+            for each in doctor.list_findings(checkpoints_of_store(store), require_git_version())
             if each.code == "maintenance-failed"
         )
     assert (finding.object, finding.cure) == (
@@ -136,7 +136,7 @@ def test_a_doctor_says_both_and_counts_what_was_left(
     for path in (half / "tmp_obj_1", half):
         os.utime(path, (long_ago, long_ago))
     with Store.open(main_checkout.path, adapter="plumbing") as store:
-        facts = doctor.list_facts(inside(store), require_git_version())
+        facts = doctor.list_facts(checkpoints_of_store(store), require_git_version())
         found = maintenance.read_last_maintenance(repository)
         assert found.started is not None
         assert found.ended is not None
@@ -146,7 +146,10 @@ def test_a_doctor_says_both_and_counts_what_was_left(
         assert facts["leftover_files"] == 1
         assert 3_000_000 <= int(facts["leftover_bytes"] or 0) < 3_100_000
         store.expire()
-        assert doctor.list_facts(inside(store), require_git_version())["leftover_files"] == 0
+        assert (
+            doctor.list_facts(checkpoints_of_store(store), require_git_version())["leftover_files"]
+            == 0
+        )
     assert not half.exists()
     assert (
         subprocess.run(
@@ -338,7 +341,7 @@ class TestDue:
             def fail(*_: object, **__: object) -> None:
                 raise UsageError("another process is at it")
 
-            monkeypatch.setattr(Remover, "update_keep_refs", fail)
+            monkeypatch.setattr(CheckpointRemover, "update_keep_refs", fail)
         assert hook.main(["post-commit"]) == 0
         assert begun == [hook.MAINTAIN]
         if is_held_up:

@@ -15,7 +15,7 @@ from gitckpt.git.contents import conversion
 from gitckpt.git.contents.bounds import ObjectQuarantine
 from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.store.snapshot import capture
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, require_whole
 from tests.stores import private_dir
@@ -182,7 +182,7 @@ def test_a_large_file_is_never_held_as_a_whole(
     large, small = (main_checkout.git("hash-object", name) for name in ("large", "small"))
     with make_store(main_checkout) as store:
         asked: list[str] = []
-        cat_file = inside(store).repository.cat_file
+        cat_file = checkpoints_of_store(store).repository.cat_file
         really = cat_file.read_contents
 
         def contents(

@@ -20,7 +20,7 @@ from gitckpt.git.objects import diff
 from gitckpt.git.process import Child
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.store.snapshot import capture
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout, examples
 from tests.store.conftest import MakeStore
 
@@ -68,7 +68,7 @@ def require_parts(store: Store, checkout: Checkout, files: str) -> None:
 
     These include objects of the commit that it had to write again.
     """
-    at = inside(store)
+    at = checkpoints_of_store(store)
     head = checkout.head()
     parts = at._captured_parts(head, files)
     assert at._captured_parts(head, head) is None
@@ -130,7 +130,7 @@ def test_git_is_not_asked_to_write(
 ) -> None:
     CHANGES[change](checkout)
     found = saved(store, checkout)
-    assert (inside(store)._captured_parts(checkout.head(), found) is None) == (
+    assert (checkpoints_of_store(store)._captured_parts(checkout.head(), found) is None) == (
         "attributes" in change
     )
     # git checks the name of a new `.gitattributes` as that of any file it may refuse.
@@ -303,9 +303,9 @@ def test_what_lies_behind_a_link_is_not_read(
     (main_checkout.path / "d").symlink_to(tmp_path / "elsewhere")
     tree = main_checkout.git("rev-parse", "HEAD^{tree}")
     assert (
-        TreeWriter(inside(plain).repository, inside(plain).objects).write_changed_tree(
-            tree, (), [b"d/e/f"], []
-        )
+        TreeWriter(
+            checkpoints_of_store(plain).repository, checkpoints_of_store(plain).objects
+        ).write_changed_tree(tree, (), [b"d/e/f"], [])
         is None
     )
 

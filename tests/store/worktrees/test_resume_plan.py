@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gitckpt import WorktreeError
-from gitckpt.store.records.ref_names import Owner
+from gitckpt.store.records.ref_names import WorktreeOwner
 from gitckpt.store.worktrees.plan import (
     ADOPT,
     MAKE,
@@ -21,7 +21,7 @@ from gitckpt.store.worktrees.plan import (
 )
 
 RUN, ID = "20261127-login", "0a1b2c3d-0000-4000-8000-000000000000"
-OWNER = Owner(ID, RUN)
+OWNER = WorktreeOwner(ID, RUN)
 HERE, ASKED, OTHER = f"/p/.ckpt/worktrees/{RUN}", "/asked", "/other"
 GIT_DIR = f"/p/.git/worktrees/{RUN}"
 
@@ -143,7 +143,7 @@ PLANS = {
     ),
     "of one checkpoint, moved by hand": (
         situation(
-            target=Owner(ID, None),
+            target=WorktreeOwner(ID, None),
             registrations=(WorktreeEntry("/g", HERE, HERE, is_owned=False, moved_to=OTHER),),
         ),
         ResumePlan(
@@ -230,13 +230,15 @@ REFUSALS = {
         IN_THE_WAY,
     ),
     "a worktree of another run is in the way": (
-        situation(state(ASKED, owner=Owner(ID, "another")), requested=ASKED),
+        situation(state(ASKED, owner=WorktreeOwner(ID, "another")), requested=ASKED),
         f"{ASKED} exists and is not the worktree of {RUN}",
         IN_THE_WAY,
     ),
     "a worktree of another checkpoint is in the way": (
         situation(
-            state(ASKED, owner=Owner("other", None)), requested=ASKED, target=Owner(ID, None)
+            state(ASKED, owner=WorktreeOwner("other", None)),
+            requested=ASKED,
+            target=WorktreeOwner(ID, None),
         ),
         f"{ASKED} exists and is not the worktree of {ID}",
         IN_THE_WAY,

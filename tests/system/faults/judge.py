@@ -22,7 +22,7 @@ from gitckpt.git import leftovers
 from gitckpt.git.repository import discover_repository
 from gitckpt.model import codec
 from gitckpt.store.records import ref_names
-from gitckpt.store.records.heads import is_own_lock
+from gitckpt.store.records.heads import is_ref_lock
 from tests import forked
 from tests.system.faults.operation import Acknowledged, Ended, Operation, Place, snapshot
 from tests.system.faults.view import View, worktree_files
@@ -345,7 +345,7 @@ class Judge:
         locks = [
             path
             for path in there
-            if not is_own_lock(repository, str(path)) and path.parent.name != "ckpt"
+            if not is_ref_lock(repository, str(path)) and path.parent.name != "ckpt"
         ]
         if not locks:
             return []

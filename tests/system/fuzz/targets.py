@@ -152,12 +152,12 @@ def plain(value: object) -> object:
 def read_lease(data: bytes) -> None:
     """Read a lease."""
     with contextlib.suppress(CkptError):
-        found = leases.parse(data, f"refs/ckpt/leases/{RUN}")
+        found = leases.parse_lease(data, f"refs/ckpt/leases/{RUN}")
         for now in (0, 2**50):
             found.is_endless(now)
         assert found.end
         found.sentence()
-        leases.lost_error(RUN, found)
+        leases.lease_lost_error(RUN, found)
 
 
 def read_tree(data: bytes) -> None:

@@ -418,8 +418,8 @@ def test_who_names_it_has_it_executed(
 @pytest.mark.parametrize("attack", [branches.deleting, branches.capturing])
 def test_no_attack_loosens_anything(checkout: Checkout, attack: Callable[[Checkout], None]) -> None:
     attack(checkout)
-    found = settings.read(discover_repository(str(checkout.path)))
-    assert (found.policy, replace(found.limits, configured=None), found.notice != "") == (
+    found = settings.read_settings(discover_repository(str(checkout.path)))
+    assert (found.policy, replace(found.limits, configured=None), found.loosening_notice != "") == (
         Policy(),
         Limits(),
         True,

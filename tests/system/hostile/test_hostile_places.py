@@ -20,7 +20,7 @@ from gitckpt.git.lock import FileLock
 from gitckpt.store.config import settings
 from gitckpt.store.retention.worktree import delete_directory
 from gitckpt.store.runs import run_files
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.cli.conftest import PROJECT, Ckpt
 from tests.conftest import Checkout, git_program
 from tests.house_rules import SOURCES
@@ -63,13 +63,13 @@ def test_no_file_of_a_run_is_written_or_read_behind_a_link(
     plain: Store, main_checkout: Checkout, elsewhere: Path, build: Callable[[Checkout, Path], None]
 ) -> None:
     build(main_checkout, elsewhere)
-    files = run_files.files_of_run(inside(plain).repository, "20270115-080001-x")
+    files = run_files.files_of_run(checkpoints_of_store(plain).repository, "20270115-080001-x")
     with pytest.raises(WorktreeError, match="symbolic link"):
         run_files.replace_file(os.path.join(files.path, "input", "plan"), b"x")
     with pytest.raises(WorktreeError, match="symbolic link"):
         run_files.make_directory(os.path.join(files.path, "output"))
     with pytest.raises(WorktreeError, match="symbolic link"):
-        inside(plain).capture(beside=files.added)
+        checkpoints_of_store(plain).capture_worktree(beside=files.added)
     assert list(elsewhere.iterdir()) == []
 
 
@@ -129,7 +129,7 @@ def test_settings_behind_a_link_are_neither_read_nor_written(
     build(main_checkout, elsewhere)
     before = {path: path.read_bytes() for path in elsewhere.iterdir()}
     plain.save("a-complete", {})
-    error = settings.read(inside(plain).repository).error
+    error = settings.read_settings(checkpoints_of_store(plain).repository).error
     assert "gitckpt.toml is a symbolic link" in str(error)
     done = ckpt("init", at=main_checkout)
     assert "gitckpt.toml is a symbolic link" in done.err
@@ -229,7 +229,7 @@ def test_what_is_ours_is_for_nobody_else(plain: Store, main_checkout: Checkout, 
     main_checkout.write("README", "changed\n")
     assert ckpt("save", at=main_checkout).code == 0
     assert ckpt("list", at=main_checkout).code == 0
-    files = run_files.files_of_run(inside(plain).repository, "20270115-080001-x")
+    files = run_files.files_of_run(checkpoints_of_store(plain).repository, "20270115-080001-x")
     run_files.replace_file(os.path.join(files.path, "input", "plan"), b"x")
     private = Path(private_dir(plain))
     found = [

@@ -15,7 +15,7 @@ import pytest
 from gitckpt import OpenResult
 from gitckpt.git.repository import discover_repository
 from gitckpt.store.hooks import installation
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.store.conftest import notes, require_runs, require_whole, view
 from tests.stores import open_store
@@ -133,7 +133,7 @@ class TestAKillAtEveryGitCall:
             survived, reported = killer.run(at, LINES, str(checkout.path))
             assert set(reported) <= require_whole(checkout).keys()
             with opened(checkout) as store:
-                inside(store).remover().update_keep_refs()
+                checkpoints_of_store(store).make_remover().update_keep_refs()
             found = require_whole(checkout)
             kept = [ref.rpartition("/")[2] for ref in checkout.refs("refs/keep/ckpt")]
             assert (

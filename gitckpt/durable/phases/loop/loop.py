@@ -304,10 +304,10 @@ def run_tests(line: str, call: Callable[[str], CommandResult], seconds: float) -
         return TestResult(passed=False, output=NO_TEST_COMMAND)
     outcome = call(line)
     if outcome.ended_by != EXIT:
-        output = secrets.masked(outcome.tail).rstrip()
+        output = secrets.mask_text(outcome.tail).rstrip()
         output = f"{output}\nTests timed out after {seconds:g} seconds"
         return TestResult(passed=False, output=output.lstrip())
-    return TestResult(outcome.code == 0, secrets.masked(outcome.tail))
+    return TestResult(outcome.code == 0, secrets.mask_text(outcome.tail))
 
 
 # Values of `next` in the progress: call the agent, check the result, or the loop has ended.

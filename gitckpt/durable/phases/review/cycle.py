@@ -680,7 +680,7 @@ class ReviewRunner:
 
 
 def _clean_output(output: str, code: int) -> str:
-    return review.trim(secrets.masked(sanitize(output))) or f"exit code {code}, no output"
+    return review.trim(secrets.mask_text(sanitize(output))) or f"exit code {code}, no output"
 
 
 def _filter_prefix(name: str) -> str:

@@ -24,7 +24,7 @@ from gitckpt.durable.pipeline.definition import PipelineDefinition, parse_pipeli
 from gitckpt.durable.run.attempts import CurrentAttempt, RunSession
 from gitckpt.durable.run.opener import reopen_run
 from gitckpt.model.checkpoint import LOOP
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.durable.conftest import Killed, Sleeper, attempt_of, crash, go_on
 
@@ -174,9 +174,11 @@ class Bench:
             "max_iterations": "9",
         } | inputs
         said = {name: value for name, value in said.items() if name in self.definition.inputs}
-        given = launch.read_inputs(inside(self.store), self.definition, said)
+        given = launch.read_inputs(checkpoints_of_store(self.store), self.definition, said)
         self.run = str(
-            launch.start_run(inside(self.store), self.definition, given, name="plan").run
+            launch.start_run(
+                checkpoints_of_store(self.store), self.definition, given, name="plan"
+            ).run
         )
         return self.run
 
@@ -187,7 +189,9 @@ class Bench:
             again: a phase to repeat.
             forget: keys of the state to remove, as the phase no longer needs them.
         """
-        opening = reopen_run(inside(self.store), self.run, adapter="plumbing", again=True)
+        opening = reopen_run(
+            checkpoints_of_store(self.store), self.run, adapter="plumbing", again=True
+        )
         opened = Run(RunSession(opening, self.sleeper))
         try:
             if again is not None:
@@ -233,7 +237,7 @@ class Bench:
 
     @property
     def newest(self) -> Checkpoint:
-        return inside(self.store).heads.read(self.run)
+        return checkpoints_of_store(self.store).heads.read(self.run)
 
     @property
     def memory(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from gitckpt.durable.agent.clients import AgentClient
 from gitckpt.durable.driver import driver
 from gitckpt.durable.phases.loop import loop
 from gitckpt.durable.phases.loop.loop import ASK, DONE, LOOK
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout, Clock
 from tests.durable.conftest import attempt_of, go_on, labels
 from tests.durable.phases.loop.bench import PHASE, PLAN, Bench
@@ -785,7 +785,7 @@ class TestStopping:
     ) -> None:
         def cancel(seconds: float) -> None:
             store = bench.store
-            inside(store).leases.cancel(bench.run)
+            checkpoints_of_store(store).leases.mark_cancelled(bench.run)
 
         monkeypatch.setattr(bench, "sleeper", cancel)
         bench.start(tests="false")
@@ -925,7 +925,4 @@ class TestClasses:
             line
             for line in env[-1].splitlines()
             if line.startswith(("CKPT_RESUMED", "CKPT_ATTEMPT"))
-        ) == [
-            "CKPT_ATTEMPT=2",
-            "CKPT_RESUMED=1",
-        ]
+        ) == ["CKPT_ATTEMPT=2", "CKPT_RESUMED=1"]
