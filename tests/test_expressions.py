@@ -50,10 +50,13 @@ COMPUTED = {
         clients._missing_conversation_pattern(("session", "conversation"))
     ],
     "durable/agent/call.py rotate_transcripts": [re.compile(r"agent-(\d{1,9})\.log")],
-    "git/config.py read": [re.compile(rf"^({attributes.SETTINGS})"), re.compile(r"^ckpt\.")],
-    "git/config.py files_of_settings": [re.compile(r"^ckpt\.")],
-    "model/budget.py _patterns": [*budget._compile_toml_patterns()],
-    "store/secrets.py _compile": [],  # the rules
+    "git/config.py read_settings": [
+        re.compile(rf"^({attributes.SETTINGS})"),
+        re.compile(r"^ckpt\."),
+    ],
+    "git/config.py find_setting_files": [re.compile(r"^ckpt\.")],
+    "model/budget.py _compile_toml_patterns": [*budget._compile_toml_patterns()],
+    "store/secrets.py _compile_cached": [],  # the rules
 }
 
 Case = tuple[str, "re.Pattern[Any]", str]
