@@ -117,9 +117,9 @@ class Importer:
 
     Args:
         format: one of `detection.NAMES`; by default, the content of each file decides.
-        phases: the phase that old quasar files lack: "linting", "filtering" or "" for none.
+        phases: a phase that files of old quasar versions lack: "linting", "filtering" or "".
         history: whether to import each version of a superpowers file in git's history.
-        fork: whether to import a file as a second run if the first one has continued here.
+        fork: whether a file becomes a second run if the run of its first import has gone on.
     """
 
     def __init__(

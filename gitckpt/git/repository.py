@@ -264,7 +264,9 @@ def _reject_tracked_git_dir(path: str, git_dir: str) -> None:
         message = f"{git_path} is a bare repository in the worktree {parent_dir}"
         override_hint = f"to use it all the same: git --git-dir={shell_quoted(git_path)} ckpt …"
         hint = f"{override_hint}; to use the enclosing repository: cd {shell_quoted(parent_dir)}"
-        raise RepositoryError(f"{message}: a branch may contain its settings", hint=hint)
+        raise RepositoryError(
+            f"{message}: a commit may have put it and its settings there", hint=hint
+        )
 
 
 def _split_path_lines(lines: str) -> tuple[str, str]:

@@ -54,7 +54,7 @@ def completed_phases_after(
 ) -> dict[str, str]:
     """Return a run's completed phases (name -> checkpoint id) after a new checkpoint.
 
-    A phase that starts again is removed, with all later ones. A rewind keeps those in `names`.
+    A phase that starts again is removed, with all later ones. A rewind removes all but `names`.
     """
     if label == REWOUND and names is not None:
         return {name: id_ for name, id_ in completed.items() if name in names}

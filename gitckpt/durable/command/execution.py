@@ -82,7 +82,8 @@ def run_command(
     """Run a shell command until it ends, then end the processes that it left behind.
 
     `output` gets the output, and `tick` the elapsed seconds about once a second. If either raises
-    an exception, the command is ended. While `idles` is true, output counts as silence.
+    an exception, the command is ended. While `idles` returns
+    true, output does not reset the idle timeout.
     """
     if not os.access(directory, os.X_OK):
         problem = "permission denied" if os.path.isdir(directory) else "no such directory"

@@ -95,7 +95,10 @@ def begin_run(
 def find_or_begin(
     store: Checkpoints, name: str, *, key: str | None, base: str, state: Mapping[str, Any]
 ) -> tuple[Checkpoint, bool]:
-    """Return a checkpoint of the run of `key` or of a new run; True if it is new."""
+    """Return the newest checkpoint of the run with a key, or the first of a new run.
+
+    The second value is True if the run is new.
+    """
     require_text("name", name)
     try:
         return begin_run(store, name, base=base, state=state, pipeline=Pipeline(), key=key), True

@@ -105,7 +105,7 @@ class ConvertedFiles:
 
 @dataclass(frozen=True, slots=True)
 class RawStorageRules:
-    """The rules for whether a snapshot stores the raw bytes of a file or skips them."""
+    """Decides whether a snapshot stores the raw bytes of a file beside git's version."""
 
     max_size: int | None = None  # bytes: larger files are skipped
     is_secret: Callable[[bytes], bool] = lambda _: False  # for paths to which a filter applies

@@ -153,7 +153,7 @@ def _is_starting(store: Checkpoints, ref: str, head: str) -> bool:
 def _read_document(store: Checkpoints, oid: str) -> Checkpoint:
     stored_object = next(store.objects.read([oid]))
     if stored_object is None or stored_object[0] != "blob":
-        raise InvalidCheckpoint("", "", "is not a document")
+        raise InvalidCheckpoint("", "", "is not the document of a checkpoint")
     return codec.decode(stored_object[1], "")
 
 

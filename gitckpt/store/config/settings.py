@@ -328,7 +328,10 @@ def list_setting_files(repository: Repository) -> dict[str, str]:
 
 
 def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
-    """Return `age` if it is long enough or the user allowed it; else the default age."""
+    """Return the age at which complete runs of a pipeline expire, in microseconds.
+
+    This is `age`, unless it is shorter than the age for all runs and the user did not allow it.
+    """
     settings = read_settings(repository)
     loosened = settings.loosened
     allowed_values = loosened.values if loosened is not None and loosened.is_allowed else {}

@@ -125,7 +125,7 @@ def create_keep_refs(apply: Apply, values: Mapping[str, str], symbolic: Collecti
 def read_oid(repository: Repository, ref: str, *, is_retry: bool = False) -> str:
     """Return the oid that a ref points to; "" if the ref does not exist.
 
-    If `is_retry` is false, a packed ref to a missing object also gives "": asking git is slow.
+    The first try also returns "" for a packed ref to a missing object; a retry asks git, slowly.
     """
     require_no_pipe_at_ref(repository, ref)
     if (object_info := repository.cat_file.info(ref)) is not None:

@@ -35,7 +35,7 @@ def _select_entries(index: Index, **criteria: Any) -> list[CheckpointInfo]:
 
 
 def list_run_checkpoints(index: Index, repository: Repository, run: str) -> list[CheckpointInfo]:
-    """List a run's checkpoints, newest first; fetched ones only if all are fetched."""
+    """List a run's checkpoints, newest first; fetched ones only if none was made here."""
     entries = _select_entries(index, run=run)  # also fetched ones, which must not decide anything
     local_oids = local_checkpoints.read_local_oids(repository, run)
     return [entry for entry in entries if entry.oid in local_oids] or entries

@@ -138,7 +138,7 @@ def mark_checkpoints_unranked(connection: Connection, runs: Mapping[str, int]) -
 
 
 def update_ranks(connection: Connection) -> None:
-    """Rank marked checkpoints by the latest timestamp in the run up to each of them."""
+    """Set the sort rank of new checkpoints: the latest time up to them in their run."""
     latest_times = dict(connection.execute(f"SELECT run, ({_RANK_BEFORE}) FROM {_UNRANKED}"))
     ranks = []
     joined_tables = f"{_UNRANKED} JOIN entry ON entry.run = each.run AND sequence >= first"
@@ -213,12 +213,12 @@ class Index:
         ]
 
     def count_checkpoints(self) -> tuple[int, dict[str, tuple[int, str, str]]]:
-        """Count the checkpoints."""
+        """Count all checkpoints, and by run; with id and oid of the first one of each run."""
         (total_count, *_), *rows = self._run_query(entry.SIZES)
-        sizes = {
+        by_run = {
             run: (count, ids.id_from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows
         }
-        return total_count, sizes
+        return total_count, by_run
 
     def refresh(self) -> None:
         self._run_query("SELECT 1")

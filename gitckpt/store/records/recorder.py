@@ -182,10 +182,10 @@ class CheckpointRecorder:
                 note.format_note_line(n["id"], n["phase"], n["timestamp"]) for n, _ in documents
             ]
             notes.queue_links(repository, {commit: note_lines})
-        flushed = any((keys.get("worktree") or {}).get("operation") for keys, _ in documents)
+        has_operation = any((keys.get("worktree") or {}).get("operation") for keys, _ in documents)
         id_pairs = [(keys["id"], oid) for keys, oid in documents]
         local_checkpoints.append_lines(
-            repository, id_pairs, is_apart=first.is_apart, flushed=flushed
+            repository, id_pairs, is_apart=first.is_apart, flushed=has_operation
         )
         self._objects.write(objects, flushed=False)
         paths_to_flush: list[str] = []

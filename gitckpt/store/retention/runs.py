@@ -109,8 +109,8 @@ def squashable(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[Chec
             else:
                 remaining_oids[entry.id] = entry.oid
     if candidates:
-        sizes = store.index.count_checkpoints()[1]
-        first_oids = {id_: oid for run, (_, id_, oid) in sizes.items() if run not in but}
+        _, by_run = store.index.count_checkpoints()
+        first_oids = {id_: oid for run, (_, id_, oid) in by_run.items() if run not in but}
         for checkpoint in _read_documents(store, remaining_oids | first_oids):
             for _, id_ in list_references(checkpoint):
                 candidates.pop(id_, None)

@@ -34,9 +34,9 @@ def compare_with_worktree(
 ) -> list[str]:
     """List the differences between the worktree and a snapshot that was restored.
 
-    `contents` is the snapshot, and `commit` its linked commit. If `deleted` is not None, new files
-    at other paths are ignored, as are all paths for which `stays` returns True. An operation in
-    progress is compared only if `with_operation`.
+    `contents` is the snapshot, and `commit` its linked commit. Paths for which `stays` returns True
+    are ignored. If `deleted` is not None, so are new files, unless `deleted` has their path. An
+    operation in progress is compared only if `with_operation`.
     """
     head = objects.read_head()[0]
     with PrivateIndex(repository) as index:

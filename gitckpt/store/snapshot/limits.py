@@ -147,7 +147,7 @@ class Limits:
     def reason_to_omit(self, path: bytes, *, included: bool) -> tuple[str, int | None] | None:
         """Return why to omit an untracked file; None to capture the file.
 
-        A file that is too large comes with its size. If `included`, its name may look secret.
+        For a file that is too large, also return its size. `included` files may look secret.
         """
         pattern = self.secret_pattern(path) if not included else None
         if pattern is not None:

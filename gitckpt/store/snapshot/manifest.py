@@ -103,10 +103,10 @@ def relink_commit(
         new_commit = head or ""
         remark = f"commit {commit[:10]} is gone: the files are those of the checkpoint"
         remark += ", and the index has the files of HEAD"
-    files = checkpoint.worktree
-    if files is not None:
-        files = replace(files, operation=None, operation_commit=None)
-    return replace(checkpoint, git_sha=new_commit, worktree=files), remark
+    worktree = checkpoint.worktree
+    if worktree is not None:
+        worktree = replace(worktree, operation=None, operation_commit=None)
+    return replace(checkpoint, git_sha=new_commit, worktree=worktree), remark
 
 
 def files_tree(repository: Repository, checkpoint: Checkpoint) -> str:

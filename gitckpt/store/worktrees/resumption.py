@@ -51,8 +51,8 @@ def record_deleted_worktree(store: Checkpoints, git_dir: str, path: str) -> None
 def may_forget_worktree(worktree: Repository, linked: Iterable[str]) -> bool:
     """Return whether git may forget a deleted worktree without any loss.
 
-    There is no loss without an operation in progress, staged changes, refs of the worktree and
-    submodules, if `linked` (commits of checkpoints), branches and tags reach all its commits.
+    An operation in progress, staged changes, refs of the worktree or submodules would be lost, as
+    would commits that neither branches, tags nor `linked` (commits of checkpoints) reach.
     """
     if worktree.operation_in_progress() is not None or modules.has_modules_dir(worktree.git_dir):
         return False

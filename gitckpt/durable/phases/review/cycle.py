@@ -219,7 +219,7 @@ def measure_overlap(current: Sequence[ReviewFinding], earlier: Iterable[ReviewFi
 
 
 def compare_cost_to_share(state: ReviewState) -> float:
-    """Return the mean cost of a cycle as a multiple of its share of the budget, or 0."""
+    """Divide the mean cost of a cycle by the budget per cycle; 0 without a budget."""
     if state.max_budget_usd <= 0 or state.max_cycles <= 0 or state.cycle <= 0:
         return 0.0
     return (state.total_cost_usd / state.cycle) / (state.max_budget_usd / state.max_cycles)
