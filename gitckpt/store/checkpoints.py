@@ -87,9 +87,8 @@ class Checkpoints:
         self.heads = RunHeads(self.refs, self.objects, lambda: self.index, is_local)
 
     def open_store_for(self, repository: Repository, adapter: str) -> Self:
-        return type(self)(
-            repository, adapter, clock=self.clock, new_id=self.new_id, listener=self._listener
-        )
+        clock, new_id, listener = self.clock, self.new_id, self._listener
+        return type(self)(repository, adapter, clock=clock, new_id=new_id, listener=listener)
 
     @property
     def index(self) -> Index:
@@ -149,15 +148,13 @@ class Checkpoints:
         commit = draft.read_head(self.repository, self.objects)[0]
         # An explicit capture has no timeout. A caller that must not wait passes its own limits.
         limits = limits or replace(self.settings_reader.read_limits(), timeout=float("inf"))
-        capture_result = snapshot.capture(self.take_private_index(), self.objects, commit, limits)
-        self._parts = (commit, capture_result.files), capture_result.parts
-        worktree = capture_result.worktree
-        if capture_result.submodules and limits.submodules and recursive:
+        captured = snapshot.capture(self.take_private_index(), self.objects, commit, limits)
+        self._parts = (commit, captured.files), captured.parts
+        worktree = captured.worktree
+        if captured.submodules and limits.submodules and recursive:
             from gitckpt.store import submodules  # imports `typing`
 
-            worktree = submodules.capture_submodules(
-                self, worktree, capture_result.submodules, limits
-            )
+            worktree = submodules.capture_submodules(self, worktree, captured.submodules, limits)
         if beside is None:
             return worktree
         return beside(self.repository, self.objects, worktree, commit, limits)
@@ -191,18 +188,15 @@ class Checkpoints:
         )
         if run is not None:
             self.heads.move_head_up_once(run)
-        commit, branch = (
-            draft.read_head(self.repository, self.objects) if base is None else (base, None)
-        )
+        repository = self.repository
+        commit, branch = draft.read_head(repository, self.objects) if base is None else (base, None)
         instant = self.clock()
         new_objects: Sequence[str] = ()
         if worktree is not None and worktree.tree is not None:
             from gitckpt.store.snapshot import capture as snapshot
 
-            tree_and_parts = worktree.tree, commit, self._captured_parts
-            new_objects = sorted(
-                snapshot.list_objects_beyond_commit(self.repository, *tree_and_parts) or ()
-            )
+            arguments = worktree.tree, commit, self._captured_parts
+            new_objects = sorted(snapshot.list_objects_beyond_commit(repository, *arguments) or ())
         record_proposal = partial(self._recorder.record_proposals, needs=new_objects)
         make_draft = partial(draft.make_checkpoint, head=(commit, branch), worktree=worktree)
         first_id = details["id"] if "id" in details else self.new_id()
@@ -227,15 +221,13 @@ class Checkpoints:
         if updater is not None:
             checkpoint, new_state = updater.checkpoint, updater.state
         if new_state == {} and not details.get("pipeline"):
-            error_log.append_to_log(
-                self.repository, f"checkpoint {checkpoint.id} has an empty state"
-            )
+            error_log.append_to_log(repository, f"checkpoint {checkpoint.id} has an empty state")
         if checkpoint.id.startswith(_ONE_IN_256):
             try:
-                packing.pack_refs_if_many(self.repository, ref_names.OWN, require_git_version())
+                packing.pack_refs_if_many(repository, ref_names.OWN, require_git_version())
             except CkptError as error:
                 # The checkpoint is recorded by now, so the caller sees no error.
-                error_log.append_to_log(self.repository, f"refs were not packed: {error.message}")
+                error_log.append_to_log(repository, f"refs were not packed: {error.message}")
         return draft.complete_checkpoint(checkpoint, fields, new_state)
 
     def save(
@@ -272,9 +264,8 @@ class Checkpoints:
         return parts if captured_pair == (commit, files) else None
 
     def read(self, checkpoint_id: str) -> Checkpoint:
-        return codec.decode(
-            self.read_document_bytes(checkpoint_id), ref_names.CHECKPOINTS + checkpoint_id
-        )
+        document = self.read_document_bytes(checkpoint_id)
+        return codec.decode(document, ref_names.CHECKPOINTS + checkpoint_id)
 
     def is_replaced(self, checkpoint_id: str) -> bool:
         """Return whether a fetch changed the ref of a checkpoint written in this clone."""
@@ -337,9 +328,8 @@ class Checkpoints:
     def write_due_links(self, instant: int | None = None, *, at_once: bool = False) -> bool:
         instant = self.clock() if instant is None else instant
         try:
-            return (at_once or notes.is_write_due(self.repository, instant)) and self.write_links(
-                instant
-            )
+            is_due = at_once or notes.is_write_due(self.repository, instant)
+            return is_due and self.write_links(instant)
         except CkptError as error:
             # A disk without room for the notes may have none for the log.
             with contextlib.suppress(CkptError):
@@ -368,10 +358,8 @@ class Checkpoints:
 
         valid_ids = as_strings("checkpoint_ids", checkpoint_ids)
         with submodules.remove_from_submodules_after(self, valid_ids, listed):
-            remover = self.make_remover()
-            count = remover.remove_checkpoints(
-                valid_ids, runs=runs, listed=listed, last=last, settled=settled
-            )
+            remove = self.make_remover().remove_checkpoints
+            count = remove(valid_ids, runs=runs, listed=listed, last=last, settled=settled)
         self._has_removed = True
         return count
 

@@ -189,23 +189,18 @@ def create_list_file(repository: Repository) -> None:
 
 
 def copy_lines(source: Repository, target: Repository, checkpoint_ids: Collection[str]) -> None:
-    entries = LocalCheckpoints.read(source, checkpoint_ids)
-    for kind in (_FROM, _COPIED):
-        names = [
-            id_ for id_ in checkpoint_ids if entries.has_captured_files(id_) == (kind == _COPIED)
-        ]
-        oids = ((id_, entries.find_oid(id_)) for id_ in names)
+    local = LocalCheckpoints.read(source, checkpoint_ids)
+    for kind, is_copied in ((_FROM, False), (_COPIED, True)):
+        names = [id_ for id_ in checkpoint_ids if local.has_captured_files(id_) == is_copied]
+        oids = ((id_, local.find_oid(id_)) for id_ in names)
         append_lines(target, [(id_, oid) for id_, oid in oids if oid is not None], kind=kind)
 
 
 def is_captured_here(repository: Repository, checkpoint_id: str) -> bool:
     local = LocalCheckpoints.read(repository, [checkpoint_id])
     oid = _read_ref_oid(repository, checkpoint_id)
-    return (
-        oid is not None
-        and local.has_document(checkpoint_id, oid)
-        and local.has_captured_files(checkpoint_id)
-    )
+    has_document = oid is not None and local.has_document(checkpoint_id, oid)
+    return has_document and local.has_captured_files(checkpoint_id)
 
 
 def replaced_error(checkpoint_id: str, hint_end: str = "") -> WorktreeError:
@@ -285,9 +280,8 @@ def forget_removed_checkpoints(
 
     data = b"".join(b"\n%s" % line for line in lines_by_id.values()) + b"\n"
     with contextlib.suppress(OSError):  # the next maintenance tries again
-        regular.write_private_file(
-            _path(repository), data, flushed=True, opener=private_dirs.open_private_file
-        )
+        opener = private_dirs.open_private_file
+        regular.write_private_file(_path(repository), data, flushed=True, opener=opener)
 
 
 def _read_ref_oid(repository: Repository, checkpoint_id: str) -> str | None:

@@ -34,9 +34,8 @@ NOTES = "refs/notes/checkpoints"
 # `<id>` for a removed checkpoint.
 WAITING = "links"
 
-WRITTEN = (
-    "linked"  # an empty file in the private directory; its mtime is when notes were last written
-)
+# An empty file in the private directory; its mtime is when notes were last written.
+WRITTEN = "linked"
 
 INTERVAL = 60.0  # seconds between writes of notes by commands with another main task
 PATIENCE = 30.0  # seconds to retry against other writers
@@ -57,9 +56,8 @@ def queue_links(repository: Repository, links: Lines, removed: Collection[str] =
         path = os.path.join(repository.make_private_dir(), WAITING)
         with contextlib.suppress(OSError):
             # The first newline ends a line that was cut off.
-            private_dirs.append_to_private_file(
-                path, f"\n{text}".encode("utf-8", "surrogateescape")
-            )
+            data = f"\n{text}".encode("utf-8", "surrogateescape")
+            private_dirs.append_to_private_file(path, data)
 
 
 def is_write_due(repository: Repository, instant: int) -> bool:
@@ -136,11 +134,9 @@ def copy_links_to_rewritten(repository: Repository, command: str) -> None:
     from gitckpt.git.worktree import operation  # recording a commit does not need it
 
     # Read git's own records: the stdin of the hook belongs to the user's part of the hook.
-    read_rewrites = (
-        operation.read_amended_commits if command == "amend" else operation.read_rebased_commits
-    )
+    read = operation.read_amended_commits if command == "amend" else operation.read_rebased_commits
     copied_lines: Lines = {}
-    for old_commit, new_commit in read_rewrites(repository):
+    for old_commit, new_commit in read(repository):
         if old_commit in queued_lines and new_commit != old_commit:
             copied_lines.setdefault(new_commit, []).extend(queued_lines[old_commit])
     queue_links(repository, copied_lines)
@@ -150,11 +146,9 @@ def _find_existing_ids(repository: Repository, refs: Refs, checkpoint_ids: set[s
     if len(checkpoint_ids) > _MANY:
         listed_ids = (ref.removeprefix(CHECKPOINTS) for ref, _ in refs.iterate_refs(CHECKPOINTS))
         return checkpoint_ids.intersection(listed_ids)
-    look_up_ref = repository.cat_file.info
+    look_up = repository.cat_file.info
     paths = {id_: CHECKPOINTS + id_ for id_ in checkpoint_ids}
-    return {
-        id_ for id_, ref in paths.items() if read_loose_ref(repository, ref) or look_up_ref(ref)
-    }
+    return {id_ for id_, ref in paths.items() if read_loose_ref(repository, ref) or look_up(ref)}
 
 
 def _stat_file(repository: Repository, file_name: str) -> os.stat_result | None:
@@ -175,9 +169,7 @@ def _parse_queue(data: bytes) -> tuple[Lines, set[str]]:
         id_, stamp = leading_id(line), line.rpartition(" ")[2]
         if not line and ids.is_checkpoint_id(commit):
             removed_ids.add(commit)
-        elif (
-            ids.is_oid(commit) and ids.is_checkpoint_id(id_) and _is_time(stamp)
-        ):  # else cut off by a kill
+        elif ids.is_oid(commit) and ids.is_checkpoint_id(id_) and _is_time(stamp):  # else cut off
             links.setdefault(commit, {})[id_] = line
     return {commit: [*lines.values()] for commit, lines in links.items()}, removed_ids
 

@@ -170,9 +170,7 @@ _BINARY = 8000  # a NUL among so many first bytes makes a file binary, as in git
 _SHORTEST, _LONGEST_PREFIX = 12, 30  # bytes of a token, and of a prefix
 
 _PUNCTUATION = b".~-"
-_WORD_BYTES = frozenset(
-    string.ascii_letters.encode() + string.digits.encode() + b"_/+=" + _PUNCTUATION
-)
+_WORD_BYTES = frozenset(f"{string.ascii_letters}{string.digits}_/+=".encode() + _PUNCTUATION)
 # Translation table: bytes that are not part of a word become spaces.
 _SPACED = bytes(byte if byte in _WORD_BYTES else 32 for byte in range(256))
 
@@ -343,16 +341,14 @@ class SettledSecrets:
             if os.path.lexists(path) and os.lstat(path).st_size == 0:
                 os.unlink(path)  # emptied by a power cut; passwords could be guessed without a key
             if not os.path.lexists(path):
-                scratch_path = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
+                scratch = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
                 with contextlib.suppress(FileExistsError):
                     try:
-                        private_dirs.append_to_private_file(
-                            scratch_path, os.urandom(32), flushed=True
-                        )
-                        os.link(scratch_path, path)  # atomic: concurrent processes get the same key
+                        private_dirs.append_to_private_file(scratch, os.urandom(32), flushed=True)
+                        os.link(scratch, path)  # atomic: concurrent processes get the same key
                     finally:
                         with contextlib.suppress(FileNotFoundError):
-                            os.unlink(scratch_path)
+                            os.unlink(scratch)
             with open(path, "rb", opener=private_dirs.open_private_file) as file:
                 return file.read(64)
         except OSError:
@@ -418,11 +414,8 @@ def _read_small_files(
     top_dir = os.fsencode(index.repository.worktree or "")
     small_paths = [path for path in paths if _is_small_file(os.path.join(top_dir, path))]
     unsafe = {path for path in small_paths if b"\n" in path}  # cat-file takes one name per line
-    oids = (
-        {path: oid for path, _, oid, _, _ in index.list_entries() if path in unsafe}
-        if unsafe
-        else {}
-    )
+    entries = index.list_entries() if unsafe else ()
+    oids = {path: oid for path, _, oid, _, _ in entries if path in unsafe}
     object_names = [oids.get(path) or f"{files}:{os.fsdecode(path)}" for path in small_paths]
     objects = index.repository.cat_file.read_contents(object_names, LARGEST) if object_names else ()
     contents = (stored_object[2] if stored_object is not None else b"" for stored_object in objects)

@@ -48,11 +48,8 @@ def _inspect_remote(name: str, values: dict[str, list[str]]) -> Iterator[tuple[s
     consequence = "git push sends checkpoints there, with all uncommitted files"
     if config.is_true(values.get("mirror", ["false"])[-1]):
         sentence = f"is a mirror: {consequence}, and deletes refs that this clone lacks"
-        yield (
-            "mirror",
-            sentence,
-            f"git config --unset-all {mirror_key} && {push_heads} && {push_tags}",
-        )
+        cure = f"git config --unset-all {mirror_key} && {push_heads} && {push_tags}"
+        yield "mirror", sentence, cure
     elif _matches_gitckpt_refs(values.get("push", ()), 0):
         cure = f"git config --unset-all {push_key} && {push_heads} && {push_tags}"
         yield "push", f"names refs of gitckpt: {consequence}", cure
@@ -84,9 +81,7 @@ def install_hooks(repository: Repository, mode: str) -> Installation:
     findings = inspect_remotes(repository)
     result.advice.extend(f"{entry.object} {entry.sentence}: {entry.cure}" for entry in findings)
     path = _settings_path(repository)
-    if path is None or (
-        os.path.lexists(path) and settings.read_settings(repository).error is not None
-    ):
+    if path is None or (os.path.lexists(path) and settings.read_settings(repository).error):
         return result  # the caller reports the error in the file
     if settings.write_template(path):
         result.changed.append(f"wrote {path}: commit it to share the settings")

@@ -11,13 +11,7 @@ from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError, find_fetch_hint
 from gitckpt.git.repository import open_repository
 from gitckpt.model import arguments, ids
-from gitckpt.model.arguments import (
-    as_strings,
-    require_callable,
-    require_path,
-    require_text,
-    require_type,
-)
+from gitckpt.model.arguments import as_strings, require_callable, require_text, require_type
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import BusyError, NotFoundError, UsageError, WorktreeError
 from gitckpt.store.checkpoints import Checkpoints
@@ -78,7 +72,7 @@ class Store:
         "plumbing" (git commands), or "auto". Variables such as `GIT_DIR` are obeyed only if `path`
         is the current directory. Raises RepositoryError if there is no repository.
         """
-        require_path("path", path, as_text=True)
+        arguments.require_path("path", path, as_text=True)
         require_text("adapter", adapter)
         require_type("listener", listener, (Listener, NoneType), "a Listener")
         path_text = os.fspath(path)
@@ -158,10 +152,8 @@ class Store:
         **details: Unpack[draft.CheckpointDetails],
     ) -> Checkpoint:
         """Capture the worktree and record it; raise BusyError if HEAD keeps moving."""
-        guard = self._find_lease_guard(details)
-        return self._checkpoints.save(
-            label, state, limits=limits, start=start, key=key, guard=guard, **details
-        )
+        guard, save = self._find_lease_guard(details), self._checkpoints.save
+        return save(label, state, limits=limits, start=start, key=key, guard=guard, **details)
 
     def read(self, checkpoint_id: str) -> Checkpoint:
         """Return the checkpoint with a full id; raise NotFoundError or InvalidCheckpoint."""
@@ -244,9 +236,7 @@ class Store:
         return self._checkpoints.remove(checkpoint_ids)
 
     def _find_lease_guard(self, details: draft.CheckpointDetails) -> LeaseGuard | None:
-        draft.require_known_names(
-            details
-        )  # checked here, because `Checkpoints` accepts more arguments
+        draft.require_known_names(details)  # `Checkpoints` accepts more arguments
         return self._checkpoints.find_lease_guard(details.get("run"))
 
     # Runs
@@ -360,10 +350,8 @@ class Store:
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
-        source, raw_paths = (
-            self._resolve(checkpoint),
-            [] if paths is None else _encode_paths(paths),
-        )
+        source = self._resolve(checkpoint)
+        raw_paths = [] if paths is None else _encode_paths(paths)
         options = {"index": index, "dry_run": dry_run, "trusted": trust}
         return restorer.restore_checkpoint(
             self._checkpoints, source, raw_paths, announce=announce, **options
@@ -420,17 +408,13 @@ class Store:
             second_files = new.tree, new.git_sha
         elif checkpoints.repository.worktree is not None:
             place = "among the captured files here"
-            second_files = (
-                checkpoints.capture_worktree(recursive=False).tree,
-                checkpoints.objects.read_head()[0],
-            )
+            captured_tree = checkpoints.capture_worktree(recursive=False).tree
+            second_files = captured_tree, checkpoints.objects.read_head()[0]
         else:
             hint = "compare two checkpoints: git ckpt diff ID ID"
             raise WorktreeError("there is no worktree here to compare with", hint=hint)
-        pairs = (old.tree, old.git_sha), second_files
-        trees = comparison.make_comparable_trees(
-            checkpoints.repository, checkpoints.objects, *pairs
-        )
+        pairs, repository = ((old.tree, old.git_sha), second_files), checkpoints.repository
+        trees = comparison.make_comparable_trees(repository, checkpoints.objects, *pairs)
         self._require_matches(trees, paths, f"in checkpoint {old.id[: ids.SHORT]} or {place}")
         return self._diff(*trees, paths, options)
 
@@ -482,7 +466,7 @@ class Store:
         """Return a captured file's content; with `beside`, of a file from `beside()`."""
         from gitckpt.store.snapshot import manifest
 
-        require_path("path", path)
+        arguments.require_path("path", path)
         repository, full_checkpoint = (self._checkpoints.repository, self._resolve(checkpoint))
         return manifest.content(repository, full_checkpoint, os.fsencode(path), beside=beside)
 
@@ -490,17 +474,15 @@ class Store:
         """List a run's inputs and phase outputs, which are stored outside its worktree."""
         from gitckpt.store.runs import run_files
 
-        return run_files.list_run_files(
-            self._checkpoints.repository, self._resolve(checkpoint).tree
-        )
+        repository = self._checkpoints.repository
+        return run_files.list_run_files(repository, self._resolve(checkpoint).tree)
 
     def masked(self, checkpoint: Checkpoint | str) -> Sequence[str]:
         """List the files of `beside()` in which gitckpt has masked likely secrets."""
         from gitckpt.store.runs import run_files
 
-        return run_files.list_masked_files(
-            self._checkpoints.repository, self._resolve(checkpoint).tree
-        )
+        repository = self._checkpoints.repository
+        return run_files.list_masked_files(repository, self._resolve(checkpoint).tree)
 
     def extras(self, checkpoint: Checkpoint | str) -> Extras:
         """Return properties of the captured files that a git tree cannot express."""
@@ -515,9 +497,8 @@ class Store:
         """List the values that differ between the states of two checkpoints."""
         from gitckpt.model import jsonable
 
-        return jsonable.compare_states(
-            dict(self._resolve(before).state), dict(self._resolve(after).state)
-        )
+        old, new = (dict(self._resolve(checkpoint).state) for checkpoint in (before, after))
+        return jsonable.compare_states(old, new)
 
     def _resolve(self, checkpoint: Checkpoint | str) -> Checkpoint:
         if isinstance(checkpoint, Checkpoint):
@@ -544,9 +525,8 @@ class Store:
         require_type("policy", policy, (Policy, NoneType), "a Policy")
         require_callable("progress", progress)
         store = self._checkpoints
-        result = expiry.expire_checkpoints(
-            store, policy or self.policy(), dry_run=dry_run, progress=progress
-        )
+        policy = policy or self.policy()
+        result = expiry.expire_checkpoints(store, policy, dry_run=dry_run, progress=progress)
         if not dry_run:
             maintenance.pack_repository(store.repository)
         return result
@@ -559,7 +539,7 @@ class Store:
         from gitckpt.store.secrets import SettledSecrets
 
         require_text("what", what)
-        require_path("what", what)
+        arguments.require_path("what", what)
         return SettledSecrets(self._checkpoints.repository).mark_as_harmless(what)
 
     def loosened(self) -> Loosening | None:
@@ -648,9 +628,8 @@ class Store:
         from gitckpt.git.command import require_git_version
         from gitckpt.store.hooks import installation
 
-        return installation.predict_next_commit(
-            self._checkpoints.repository, version=require_git_version()
-        )
+        repository = self._checkpoints.repository
+        return installation.predict_next_commit(repository, version=require_git_version())
 
     def uninstall(self) -> Installation:
         """Remove what `install` added, but keep checkpoints and other tools' hook lines."""

@@ -155,10 +155,8 @@ def _capture_submodule(submodule_store: SubmoduleStore, path: str, limits: Limit
 
 
 def _record_until_whole(inner: SubmoduleStore, attempt: Callable[[], Checkpoint]) -> Checkpoint:
-    repository_and_objects = inner.repository, inner.objects
-    return snapshot.record_until_complete(
-        *repository_and_objects, attempt, inner.remove, inner.announce
-    )
+    arguments = inner.repository, inner.objects, attempt, inner.remove, inner.announce
+    return snapshot.record_until_complete(*arguments)
 
 
 def _find_or_record(
@@ -217,9 +215,8 @@ def describe_problem(repository: Repository, path: bytes, checkpoint_id: str) ->
         except CkptError as error:
             return error.message
     for entry in worktree.submodules:
-        if reason := describe_problem(
-            submodule, modules.unquote_path(entry.path), entry.checkpoint
-        ):
+        nested_path = modules.unquote_path(entry.path)
+        if reason := describe_problem(submodule, nested_path, entry.checkpoint):
             return f"in the nested submodule {entry.path}, {reason}"
     return None
 
@@ -235,10 +232,8 @@ def remove_from_submodules_after(
     On exit, it removes the submodule checkpoints that only these named; it logs errors.
     """
     try:
-        query = Query(ids=list(checkpoint_ids))
-        list_removed = partial(
-            read_or_raise_invalid, ref_names.CHECKPOINTS, lambda: store.list(query)
-        )
+        select = partial(store.list, Query(ids=list(checkpoint_ids)))
+        list_removed = partial(read_or_raise_invalid, ref_names.CHECKPOINTS, select)
         paths_by_id = map_ids_to_paths(list_removed() if listed is None else listed.values())
     except CkptError:
         paths_by_id = {}  # a checkpoint to remove may make listing fail; expiry finds the rest
@@ -270,9 +265,7 @@ def remove_unreferenced_checkpoints(store: SubmoduleStore) -> None:
         paths_by_id = map_ids_to_paths(store.list())
         # A checkpoint that is being recorded may be about to name a recent one.
         grace_start = store.clock() - times.GRACE * times.MICRO
-        if (
-            is_alone and not store.list_problems()
-        ):  # an invalid one may name any submodule checkpoint
+        if is_alone and not store.list_problems():  # an invalid one may name any of them
             _apply_in_submodules(store, paths_by_id.values(), remove_unreferenced)
 
 

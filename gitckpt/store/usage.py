@@ -267,10 +267,8 @@ def _sum_sizes(objects: Iterable[StoredObject]) -> int:
 def _measure_refs(repository: Repository, refs: Mapping[str, str]) -> Amount:
     if repository.has_reftable:
         return Amount(len(refs), None)
-    file_counter = DiskMeasure()
-    size = sum(
-        file_counter.measure_path(os.path.join(repository.common_dir, ref))[1] for ref in refs
-    )
+    measure = DiskMeasure().measure_path
+    size = sum(measure(os.path.join(repository.common_dir, ref))[1] for ref in refs)
     return Amount(len(refs), size + measure_packed_refs(repository, refs))
 
 

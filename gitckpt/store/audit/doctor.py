@@ -51,10 +51,8 @@ def list_facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | 
     refs = [ref for ref, _ in store.refs.iterate_refs(ref_names.CHECKPOINTS)]
     own_refs = [ref for ref in refs if not ref_names.is_foreign(ref)]
     are_loose = [os.path.isfile(os.path.join(repository.common_dir, ref)) for ref in own_refs]
-    paths, last = (
-        sweep.find_leftover_files(repository),
-        maintenance.read_last_maintenance(repository),
-    )
+    paths = sweep.find_leftover_files(repository)
+    last = maintenance.read_last_maintenance(repository)
     return {
         "git": ".".join(map(str, version)),
         "repository": repository.common_dir,
@@ -199,7 +197,5 @@ def _find_stale_locks(store: Checkpoints) -> Iterator[Finding]:
             is_ours = heads.is_ref_lock(repository, path)
             sentence += "and no running git process created it"
             sentence += "; the next command that needs the ref removes the lock" if is_ours else ""
-        cure = (
-            f"make sure that no git process runs in this repository, then: rm {shell_quoted(path)}"
-        )
-        yield Finding("stale-lock", path, sentence, cure)
+        cure = "make sure that no git process runs in this repository, then: rm "
+        yield Finding("stale-lock", path, sentence, cure + shell_quoted(path))

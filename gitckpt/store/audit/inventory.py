@@ -169,20 +169,17 @@ def gather_evidence(store: Checkpoints) -> AuditData:
         if target:
             evidence.symbolic[ref] = target
 
-    evidence.digest, git_errors = list_gitckpt_refs(store.repository, store_ref)
-    evidence.flaws += find_broken_refs(store.repository, git_errors)
-    evidence.flaws += find_blocking_refs(store.repository, evidence.refs)
+    repository, find_odd = store.repository, graph.find_objects_of_other_kinds
+    evidence.digest, git_errors = list_gitckpt_refs(repository, store_ref)
+    evidence.flaws += find_broken_refs(repository, git_errors)
+    evidence.flaws += find_blocking_refs(repository, evidence.refs)
     _read_documents(store, evidence)
     # Find referenced objects that are missing or of a wrong type, without fetching any.
     linked_commits = evidence.list_linked_commits()
     for namespace in ref_names.OBJECTS:
         oids = {row.holds[namespace] for row in evidence.rich if namespace in row.holds}
-        evidence.odd |= graph.find_objects_of_other_kinds(
-            store.repository, sorted(oids), KINDS[namespace]
-        )
-    evidence.odd |= graph.find_objects_of_other_kinds(
-        store.repository, linked_commits, KINDS[ref_names.KEEP]
-    )
+        evidence.odd |= find_odd(repository, sorted(oids), KINDS[namespace])
+    evidence.odd |= find_odd(repository, linked_commits, KINDS[ref_names.KEEP])
     return evidence
 
 
@@ -208,9 +205,8 @@ def _read_documents(store: Checkpoints, evidence: AuditData) -> None:
 
 
 def _make_checkpoint_row(ref: str, oid: str, content: tuple[str, bytes] | None) -> Row:
-    checkpoint = decode(
-        ref_names.require_document(content, ref, oid, lack="missing or damaged"), ref
-    )
+    document = ref_names.require_document(content, ref, oid, lack="missing or damaged")
+    checkpoint = decode(document, ref)
     worktree, imported = checkpoint.worktree, checkpoint.imported
     needed_oids = {
         ref_names.TREES: checkpoint.tree,

@@ -147,9 +147,7 @@ def _find_snapshot_problems(store: Checkpoints, roots: list[str]) -> Iterator[tu
                 raise bounds.UnsoundSnapshot(flaw)
             trees = [oid for mode, oid in entries.values() if mode == DIRECTORY]
             if any(census.exceeds_path_limits(oid, budget.SNAPSHOT) for oid in trees):
-                bounds.require_sound_snapshot(
-                    repository, tree, ""
-                )  # checked-out files do not count
+                bounds.require_sound_snapshot(repository, tree, "")  # without checked-out files
             if has_all_objects and entries.keys() - _PLAIN:
                 manifest.read(repository, store.objects, tree, "")
         except (bounds.UnsoundSnapshot, MalformedTree) as error:
@@ -170,12 +168,9 @@ def audit_refs(repository: Repository, evidence: AuditData) -> Iterator[Flaw]:
             elif id_.rpartition("/")[2] not in evidence.oids:
                 sentence = "keeps an object for a checkpoint that does not exist"
             if sentence and not commit_refs.is_recently_written(repository, ref):
-                absence = (
-                    [RefUpdate(ref_names.CHECKPOINTS + id_, "", "")]
-                    if ids.is_checkpoint_id(id_)
-                    else []
-                )
-                updates = [*(absence if row is None else ()), RefUpdate(ref, "", oid)]
+                updates = [RefUpdate(ref, "", oid)]
+                if row is None and ids.is_checkpoint_id(id_):
+                    updates.insert(0, RefUpdate(ref_names.CHECKPOINTS + id_, "", ""))
                 yield repairable("ref-leftover", ref, sentence, *updates, is_leftover=True)
     local_entries = LocalCheckpoints.read(repository)
     oids = {id_: evidence.oids[id_] for id_ in local_entries if id_ in evidence.oids}
@@ -194,9 +189,8 @@ def find_replaced_checkpoints(
         sentence = f"points to {oids[id_]}; the document written in this clone is {original}"
         object_info = repository.cat_file.info(original)
         if object_info is not None and object_info[1] == "blob":
-            yield repairable(
-                "checkpoint-replaced", ref, sentence, RefUpdate(ref, original, oids[id_])
-            )
+            update = RefUpdate(ref, original, oids[id_])
+            yield repairable("checkpoint-replaced", ref, sentence, update)
         else:
             cure = f"see the new document: git ckpt show {id_}; remove it: git ckpt remove {id_}"
             yield lasting("checkpoint-replaced", ref, f"{sentence}, which is gone", cure)
@@ -204,9 +198,8 @@ def find_replaced_checkpoints(
 
 def find_refs_to_lost_objects(repository: Repository) -> Iterator[Flaw]:
     tips = _list_tips(repository)
-    types = graph.find_objects_of_other_kinds(
-        repository, sorted({oid for oid, _ in tips.values()}), "commit"
-    )
+    tip_oids = sorted({oid for oid, _ in tips.values()})
+    types = graph.find_objects_of_other_kinds(repository, tip_oids, "commit")
     lost_tips = [tip for tip in tips.items() if types.get(tip[1][0], "") is None]
     tips_now = _list_tips(repository) if lost_tips else {}  # other processes may have moved refs
     for name, (oid, undo_command) in lost_tips:
@@ -241,10 +234,8 @@ def _list_tips(repository: Repository) -> dict[str, tuple[str, str]]:
         oid = administration.read_line(os.path.join(git_dir, "HEAD"))
         # HEAD is all zeros while git creates the worktree.
         if ids.is_oid(oid) and oid.strip("0"):
-            tips[name] = (
-                oid,
-                f"git -C {shell_quoted(path)} update-ref --no-deref HEAD HEAD{_BEFORE}",
-            )
+            undo_command = f"git -C {shell_quoted(path)} update-ref --no-deref HEAD HEAD{_BEFORE}"
+            tips[name] = oid, undo_command
     return tips
 
 
@@ -256,10 +247,8 @@ def _audit_symbolic_refs(evidence: AuditData) -> Iterator[Flaw]:
             cure = f"git update-ref --no-deref {shell_quoted(ref)} {oid}"
             yield lasting("ref-symbolic", ref, sentence, cure)
         elif not ref.startswith(ref_names.KEEP):
-            oid = evidence.refs[ref]
-            yield repairable(
-                "ref-symbolic", ref, sentence, RefUpdate(ref, oid, oid, is_symbolic=True)
-            )
+            update = RefUpdate(ref, evidence.refs[ref], evidence.refs[ref], is_symbolic=True)
+            yield repairable("ref-symbolic", ref, sentence, update)
 
 
 def _audit_submodules(repository: Repository, evidence: AuditData) -> Iterator[Flaw]:
@@ -294,9 +283,8 @@ def _audit_object_refs(row: Row, evidence: AuditData) -> Iterator[Flaw]:
             cure = f"{FETCH} {shell_quoted(f'+{ref}:{ref}')}"
             yield lasting(code, ref, f"{sentence}; the object is missing", cure)
         elif actual_oid != oid:
-            yield repairable(
-                code, ref, sentence, row.unchanged, RefUpdate(ref, oid, actual_oid or "")
-            )
+            update = RefUpdate(ref, oid, actual_oid or "")
+            yield repairable(code, ref, sentence, row.unchanged, update)
 
 
 def _audit_commit_refs(repository: Repository, evidence: AuditData) -> Iterator[Flaw]:
@@ -320,10 +308,8 @@ def _audit_commit_refs(repository: Repository, evidence: AuditData) -> Iterator[
     with contextlib.suppress(GitError):
         if not kept & missing_commits:
             unreached = graph.find_outside_safely(repository.git, linked_commits, kept)
-            unkept, useful = (
-                unreached,
-                graph.find_descendants(repository.git, kept - needed, linked_commits),
-            )
+            useful = graph.find_descendants(repository.git, kept - needed, linked_commits)
+            unkept = unreached
     for commit in sorted(unkept):
         yield _describe_unkept_commit(row_by_commit[commit], evidence)
     if evidence.invalid:

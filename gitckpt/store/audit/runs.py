@@ -28,12 +28,9 @@ def audit_runs(store: Checkpoints, evidence: AuditData) -> Iterator[Flaw]:
     If notes or refs still name a missing checkpoint, its ref was lost (by a pruning fetch or a disk
     fault), because `remove` would have deleted them, too.
     """
-    object_ref_ids = {
-        id_ for space in ref_names.OBJECTS for id_, _, _ in evidence.list_refs_below(space)
-    }
-    traced_ids = (evidence.strays | object_ref_ids) - remover.read_interrupted_removals(
-        store.repository
-    )
+    ref_ids = {id_ for space in ref_names.OBJECTS for id_, *_ in evidence.list_refs_below(space)}
+    traced_ids = evidence.strays | ref_ids
+    traced_ids -= remover.read_interrupted_removals(store.repository)
     for run, chain in sorted(evidence.runs.items()):
         yield from _audit_run_checkpoints(run, chain, evidence, traced_ids)
         if not _is_run_complete(chain):  # a complete run may outlive the checkpoints it names
@@ -86,9 +83,8 @@ def _audit_parent(row: Row, expected: Sequence[str], evidence: AuditData) -> Ite
 def _is_gap_explained(chain: Sequence[Row], position: int, evidence: AuditData) -> bool:
     if chain[position].parent in evidence.invalid:
         return True
-    if _is_run_complete(chain) and all(
-        row in (_find_newest_by_driver(chain), chain[-1]) for row in chain
-    ):
+    last = (_find_newest_by_driver(chain), chain[-1]) if _is_run_complete(chain) else ()
+    if last and all(row in last for row in chain):
         return True  # an expiry was interrupted, which removes the newest checkpoints last
     # Expiry removes checkpoints between the start and the end of a phase.
     is_phase_open: dict[str, bool] = {}

@@ -154,9 +154,8 @@ def repair_flaws(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
                     is_kept |= any(update.ref.startswith(ref_names.KEEP) for update in flaw.updates)
         if is_kept:
             with contextlib.suppress(RefMoved, LockHeld):
-                commit_refs.update_keep_refs(
-                    store.repository, store.refs.apply_updates, store.index.list_commits
-                )
+                apply, list_commits = store.refs.apply_updates, store.index.list_commits
+                commit_refs.update_keep_refs(store.repository, apply, list_commits)
         _write_links(store, [flaw.link for flaw in flaws if flaw.link is not None])
     for flaw in flaws:
         if flaw.scaffold:
@@ -203,18 +202,15 @@ def audit_links(store: Checkpoints, evidence: AuditData) -> tuple[list[Flaw], in
     A checkpoint counts as linked if any note names it (git copies notes to rewritten commits), if
     its note line is queued, or if its commit's note has no room for it.
     """
-    queued_lines, removals = notes.list_pending_links(
-        store.repository
-    )  # before the notes: lines move there
+    repository = store.repository
+    queued_lines, removals = notes.list_pending_links(repository)  # first: lines move to the notes
     # After a kill, queued lines may name checkpoints that were never recorded.
     queued_ids = {note.leading_id(line) for lines in queued_lines.values() for line in lines}
     queued_ids &= evidence.rows.keys()
     flaws: list[Flaw] = []
     full_notes: set[str] = set()
     link_count = 0
-    for commit, lines in GitNotes(
-        store.repository, store.objects, ref_names.NOTES
-    ).read_all_notes():
+    for commit, lines in GitNotes(repository, store.objects, ref_names.NOTES).read_all_notes():
         if lines and note.note_omits_older(lines):
             full_notes.add(commit)
         for line in lines or ():
@@ -241,13 +237,10 @@ def _audit_note_line(evidence: AuditData, commit: str, line: str) -> Iterator[Fl
     row = evidence.rows.get(checkpoint_id)
     correct_line = None if row is None else _make_note_line(row.entry)
     (evidence.strays if row is None else evidence.listed).add(checkpoint_id)
+    is_absent = row is None and checkpoint_id not in evidence.invalid
     if row is not None and line != correct_line:
         sentence = f"the note of {commit} and the document of {checkpoint_id} differ"
-    elif (
-        row is None
-        and ids.is_checkpoint_id(checkpoint_id)
-        and checkpoint_id not in evidence.invalid
-    ):
+    elif is_absent and ids.is_checkpoint_id(checkpoint_id):
         sentence = f"the note of {commit} lists {checkpoint_id}, which does not exist"
     else:
         return

@@ -115,9 +115,8 @@ def can_forget(repository: Repository, git_dir: str, path: str, linked: Iterable
     is_default = os.path.realpath(os.path.dirname(path)) == os.path.realpath(default_root)
     if not is_default or not ownership.is_worktree_deleted(repository, git_dir, path):
         return False
-    return resumption.may_forget_worktree(
-        Repository(git_dir, None, repository.object_format), linked
-    )
+    worktree = Repository(git_dir, None, repository.object_format)
+    return resumption.may_forget_worktree(worktree, linked)
 
 
 def _describe_missing_owner(owner: ref_names.WorktreeOwner, evidence: AuditData) -> str:
@@ -134,9 +133,8 @@ def _find_moved(repository: Repository, git_dir: str, path: str, root: str | Non
         sentence, cure = f"is at {new_path} now", f"git worktree repair {shell_quoted(new_path)}"
     # `git worktree repair` would take the worktree away from the other repository.
     elif other_repository is not None:
-        backup = shell_quoted(
-            os.path.join(repository.common_dir, f"{os.path.basename(git_dir)}.old")
-        )
+        name = f"{os.path.basename(git_dir)}.old"
+        backup = shell_quoted(os.path.join(repository.common_dir, name))
         sentence = f"belongs to another repository: {other_repository}"
         cure = "if that repository is not a copy of this one, move aside the record here: "
         cure += f"mv {shell_quoted(git_dir)} {backup}"

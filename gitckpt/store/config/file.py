@@ -332,12 +332,9 @@ def read_config_file(path: str) -> ConfigFile:
 def read_text(path: str) -> str:
     """Return a file's text, or "" without a file; raise UsageError if unreadable."""
     try:
-        read_content = (
-            private_dirs.read_file_unless_link
-            if os.path.basename(path) == OBEYED
-            else regular.read_content
-        )
-        return read_content(path, budget.FILE.size).decode("utf-8", "surrogateescape")
+        is_obeyed = os.path.basename(path) == OBEYED
+        read = private_dirs.read_file_unless_link if is_obeyed else regular.read_content
+        return read(path, budget.FILE.size).decode("utf-8", "surrogateescape")
     except WorktreeError as error:
         raise UsageError(error.message, hint=error.hint) from None
     except FileNotFoundError:

@@ -20,14 +20,7 @@ from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.model.policy import Policy
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.config import file as toml_file
-from gitckpt.store.config.file import (
-    OBEYED,
-    ConfigError,
-    ConfigFile,
-    Table,
-    describe_name_problem,
-    read_text,
-)
+from gitckpt.store.config.file import OBEYED, ConfigError, ConfigFile, Table, read_text
 from gitckpt.store.snapshot.limits import MB, Limits, format_size
 
 TYPE_CHECKING = False
@@ -146,10 +139,8 @@ def path_approval(repository: Repository) -> str:
 
 
 def _open_approvals(repository: Repository, mode: str) -> IO[str]:
-    path = path_approval(repository)
-    return open(
-        path, mode, encoding="ascii", errors="replace", opener=private_dirs.open_private_file
-    )
+    path, opener = path_approval(repository), private_dirs.open_private_file
+    return open(path, mode, encoding="ascii", errors="replace", opener=opener)
 
 
 def read_approved_digests(repository: Repository) -> frozenset[str]:
@@ -346,9 +337,8 @@ def _read_tables(file: ConfigFile) -> dict[str, Table]:
     for name in table_names:
         tables[name] = file.table(name, f"[{name}]", f"write [{name}] above its keys")
         prefix = f"{name}."
-        tables[name].check_keys(
-            [key.removeprefix(prefix) for key in KEYS if key.startswith(prefix)]
-        )
+        key_names = [key.removeprefix(prefix) for key in KEYS if key.startswith(prefix)]
+        tables[name].check_keys(key_names)
     return tables
 
 
@@ -362,16 +352,15 @@ def _find_loosened_settings(
     ages_by_key = {}
     pipelines = file.document.get(PIPELINES)
     for name, pipeline in pipelines.items() if isinstance(pipelines, dict) else ():
-        if not isinstance(pipeline, dict) or describe_name_problem(name) is not None:
+        if not isinstance(pipeline, dict) or toml_file.describe_name_problem(name) is not None:
             continue
         text = pipeline.get("retention")
         with contextlib.suppress(UsageError):  # the pipeline's reader reports it
             age = times.parse_age(text.strip()) if isinstance(text, str) else strict[_RUNS]
             if age < strict[_RUNS]:
                 ages_by_key[_retention_key(name)] = times.exact_age_text(age)
-    loosened |= {
-        name: (age, times.exact_age_text(strict[_RUNS])) for name, age in ages_by_key.items()
-    }
+    strict_age = times.exact_age_text(strict[_RUNS])
+    loosened |= {name: (age, strict_age) for name, age in ages_by_key.items()}
     if not loosened:
         return None
 

@@ -66,9 +66,8 @@ class Lease:
     @property
     def end(self) -> int:
         """The time at which the lease ends without renewal, in µs since the epoch."""
-        return min(
-            times.parse_timestamp(self.expires), times.parse_timestamp(self.renewed) + LONGEST
-        )
+        expires, renewed = map(times.parse_timestamp, (self.expires, self.renewed))
+        return min(expires, renewed + LONGEST)
 
     def is_endless(self, instant: int) -> bool:
         """Return whether the lease is valid for longer than gitckpt ever writes."""
@@ -112,9 +111,8 @@ def _parse_lease_fields(data: bytes, ref: str) -> Lease:
         raise InvalidCheckpoint(ref, "token", f"{token} is not between 1 and 2^62 - 1")
     released, cancelled = reader.read_optional("released", str), reader.read_flag("cancelled")
     text_fields |= {"released": released} if released is not None else {}
-    return Lease(
-        token=token, pid=pid, cancelled=cancelled, unknown=reader.unread_values, **text_fields
-    )
+    unknown = reader.unread_values
+    return Lease(token=token, pid=pid, cancelled=cancelled, unknown=unknown, **text_fields)
 
 
 def lease_lost_error(run: str, lease: Lease | None, why: str = "removed") -> LeaseLost:
@@ -258,20 +256,15 @@ class Leases:
         if lease.released is not None or lease.is_ours or not self._files.is_alive(lease, oid):
             return False
         # Two renewals are overdue at halfway of the validity.
-        halfway_time = (
-            times.parse_timestamp(lease.renewed) + times.parse_timestamp(lease.expires)
-        ) // 2
-        return self.clock() >= halfway_time or (
-            lease.is_here and filesystem.is_process_stopped(lease.pid)
-        )
+        halfway_time = sum(map(times.parse_timestamp, (lease.renewed, lease.expires))) // 2
+        is_late = self.clock() >= halfway_time
+        return is_late or (lease.is_here and filesystem.is_process_stopped(lease.pid))
 
     def is_holder_running(self, oid: str, lease: Lease) -> bool:
         if not lease.is_here or lease.pid <= 1 or not lease.started:
             return False
-        return (
-            self._files.has_recorded_oid(lease, oid)
-            and filesystem.read_process_start(lease.pid) == lease.started
-        )
+        is_recorded = self._files.has_recorded_oid(lease, oid)
+        return is_recorded and filesystem.read_process_start(lease.pid) == lease.started
 
     def held_error(self, oid: str, lease: Lease) -> LeaseHeld:
         run, problem = lease.run, f"run {lease.run} is driven by {lease.sentence()}"
@@ -460,10 +453,8 @@ class HeldLease:
             while True:
                 lease = change(self.lease)
                 try:
-                    self._oid, self.lease = (
-                        self._leases.replace_lease(lease, self._oid, is_ours=True),
-                        lease,
-                    )
+                    self._oid = self._leases.replace_lease(lease, self._oid, is_ours=True)
+                    self.lease = lease
                     return
                 except RefMoved:
                     self.require_lease_held()

@@ -168,6 +168,5 @@ def update_keep_refs(repository: Repository, apply: Apply, needed: Needed) -> No
         # A checkpoint recorded meanwhile may have relied on a ref that was just deleted.
         new_oids = {oid for oid in needed() or () if is_full_oid(repository, oid)} - needed_oids
         lost_oids = graph.find_commits_outside(repository.git, new_oids, newest_oids)
-        create_keep_refs(
-            apply, {oid: read_oid(repository, KEEP + oid) for oid in lost_oids}, symrefs
-        )
+        old_values = {oid: read_oid(repository, KEEP + oid) for oid in lost_oids}
+        create_keep_refs(apply, old_values, symrefs)

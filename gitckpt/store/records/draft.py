@@ -58,9 +58,8 @@ def require_valid_arguments(label: str, details: CheckpointDetails, /, **options
             require_text(key.name, details.get(key.name), may_be_none=True)
         elif key.kind in _PARTS:
             class_, article = _PARTS[key.kind], "an" if key.kind == "Attempt" else "a"
-            require_type(
-                key.name, details.get(key.name), (class_, NoneType), f"{article} {key.kind}"
-            )
+            value = details.get(key.name)
+            require_type(key.name, value, (class_, NoneType), f"{article} {key.kind}")
     require_text("id", details.get("id", ""))
     require_text("trigger", details.get("trigger", MANUAL))
     require_known_names(details)

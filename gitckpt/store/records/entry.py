@@ -6,14 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from types import NoneType
 
-from gitckpt.model import ids, times
-from gitckpt.model.arguments import (
-    as_strings,
-    require_no_surrogates,
-    require_number,
-    require_text,
-    require_type,
-)
+from gitckpt.model import arguments, ids, times
+from gitckpt.model.arguments import as_strings, require_no_surrogates, require_text, require_type
 from gitckpt.model.checkpoint import IMPORT, PHASE, WITHIN, Checkpoint
 from gitckpt.model.phase import NOT_PHASES, split_label
 from gitckpt.model.values import dataclass
@@ -136,7 +130,7 @@ class Query:
             ids.require_oid_or_unborn(self.git_sha)
         for name in ("since", "until", "limit", "skip"):
             number = getattr(self, name)
-            require_number(name, number, may_be_none=True)
+            arguments.require_number(name, number, may_be_none=True)
             if number is not None:
                 object.__setattr__(self, name, min(number, _MOST))
         for name in ("in_run", "by_agent"):

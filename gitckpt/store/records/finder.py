@@ -42,11 +42,9 @@ def count_changed_files(repository: Repository, index: Index, entries: Infos) ->
     expansion = diff.DiffCounter(repository, budget.SNAPSHOT)
     for entry, (name, base_name) in zip(uncounted, name_pairs, strict=True):
         files_tree, base_tree = tree_oids.get(name), tree_oids.get(base_name)
-        if (
-            files_tree is None
-            or base_tree is None
-            or expansion.exceeds_path_limit(base_tree, files_tree)
-        ):
+        if files_tree is None or base_tree is None:
+            continue
+        if expansion.exceeds_path_limit(base_tree, files_tree):
             continue
         # One unreadable tree would end git before it has counted the others.
         if not expansion.met_unreadable_tree(base_tree, files_tree):
@@ -89,9 +87,8 @@ def find_linked(
     lines = GitNotes(repository, objects, ref_names.NOTES).read_note_lines([commit]).get(commit, [])
     entries = index.select(Query(ids=list(map(note.leading_id, (*lines, *pending_lines)))))
     # The note also lists checkpoints of the commits it replaced; a full note lacks some of them.
-    commits = {commit, *(entry.git_sha for entry in entries if note.note_omits_older(lines))} - {
-        ""
-    } or {""}
+    replaced = {entry.git_sha for entry in entries if note.note_omits_older(lines)}
+    commits = {commit, *replaced} - {""} or {""}
     entry_ids = [entry.id for oid in commits for entry in index.select(Query(git_sha=oid))]
     return index.select(Query(ids=[*(entry.id for entry in entries), *entry_ids]))
 
@@ -134,9 +131,8 @@ def _no_checkpoints_error() -> NotFoundError:
 
 def _pick_local(entries: Infos, repository: Repository) -> Iterator[CheckpointInfo]:
     local_ids = LocalCheckpoints.read(repository, [entry.id for entry in entries])
-    return (
-        entry for entry in entries if entry.trigger != SAFETY and local_ids.is_written_here(entry)
-    )
+    chosen = (entry for entry in entries if entry.trigger != SAFETY)
+    return filter(local_ids.is_written_here, chosen)
 
 
 def _pick_from_worktree(entries: Infos, repository: Repository) -> Iterator[CheckpointInfo]:
@@ -157,9 +153,8 @@ def resolve_run(text: str, repository: Repository, index: Index) -> str | None:
 def _resolve(text: str, repository: Repository, index: Index) -> tuple[str | None, str | None]:
     lowered_text = text.lower()
     ref = ref_names.CHECKPOINTS + lowered_text
-    if ids.is_checkpoint_id(lowered_text) and (
-        read_loose_ref(repository, ref) or repository.cat_file.info(ref)
-    ):
+    is_id = ids.is_checkpoint_id(lowered_text)
+    if is_id and (read_loose_ref(repository, ref) or repository.cat_file.info(ref)):
         return lowered_text, None  # needs no new process
     checkpoint_ids = _list_ids_starting_with(lowered_text, repository)
     if lowered_text in checkpoint_ids:
@@ -194,11 +189,8 @@ def _list_ids_starting_with(text: str, repository: Repository) -> list[str]:
 def _find_runs(text: str, index: Index) -> list[str]:
     if len(text) < ids.MIN_PREFIX or not text[:1].isdigit():
         return []
-    return [
-        run
-        for run in read_or_raise_invalid(ref_names.CHECKPOINTS, index.list_runs)
-        if run.startswith(text)
-    ]
+    runs = read_or_raise_invalid(ref_names.CHECKPOINTS, index.list_runs)
+    return [run for run in runs if run.startswith(text)]
 
 
 def _find_by_revision(text: str, repository: Repository, linked: Linked) -> str | None:

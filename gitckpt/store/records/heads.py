@@ -43,9 +43,8 @@ def list_run_checkpoints(index: Index, repository: Repository, run: str) -> list
 
 def find_newest_of_run(index: Index, repository: Repository, run: str) -> CheckpointInfo | None:
     newest_entries = _select_entries(index, run=run, limit=1)
-    if newest_entries and not local_checkpoints.is_document_local(
-        repository, run, newest_entries[0].oid
-    ):
+    is_local = local_checkpoints.is_document_local
+    if newest_entries and not is_local(repository, run, newest_entries[0].oid):
         newest_entries = list_run_checkpoints(index, repository, run)
     return newest_entries[0] if newest_entries else None
 
@@ -77,10 +76,8 @@ def find_run_head(
         content = next(objects.read([oid])) if ids.is_oid(oid) else None
         if content is not None and content[0] == "blob":
             checkpoint = ref_names.parse_run_head(content, ref_names.RUNS + run)
-            if (
-                checkpoint.run == run
-                and refs.read_ref(ref_names.CHECKPOINTS + checkpoint.id) == oid
-            ):
+            ref = ref_names.CHECKPOINTS + checkpoint.id
+            if checkpoint.run == run and refs.read_ref(ref) == oid:
                 return checkpoint
     return None
 
@@ -159,9 +156,8 @@ _PATIENCE = 2.0  # seconds to wait for other writers
 def clear_stale_locks(repository: Repository, tell: Callable[[str], None], blocking: str) -> bool:
     """Delete stale locks of gitckpt's refs; return whether file `blocking` is gone."""
     if is_ref_lock(repository, blocking):
-        if lock.is_held_by_this_process(
-            os.path.join(repository.make_private_dir(), ref_names.WRITE_LOCK)
-        ):
+        write_lock = os.path.join(repository.make_private_dir(), ref_names.WRITE_LOCK)
+        if lock.is_held_by_this_process(write_lock):
             discard_stale_locks(repository, tell)
         else:
             with ref_names.write_lock(repository, _PATIENCE) as is_locked:
@@ -173,10 +169,9 @@ def clear_stale_locks(repository: Repository, tell: Callable[[str], None], block
 def discard_stale_locks(repository: Repository, tell: Callable[[str], object]) -> None:
     """Delete and report stale locks of refs; the caller must hold `write_lock`."""
     locks = leftovers.find_stale_locks(repository, list_ref_locks(repository))
-    if paths := sorted(
-        path for path, stat in locks.items() if leftovers.delete_if_unchanged(path, stat)
-    ):
-        tell(f"removed {join_first(paths, 1)}: left behind by a killed git")
+    deleted = [path for path, stat in locks.items() if leftovers.delete_if_unchanged(path, stat)]
+    if deleted:
+        tell(f"removed {join_first(sorted(deleted), 1)}: left behind by a killed git")
 
 
 def is_ref_lock(repository: Repository, path: str) -> bool:

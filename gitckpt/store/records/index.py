@@ -208,9 +208,8 @@ class Index:
         return None if None in oids else oids
 
     def list_run_rows(self) -> list[tuple[Any, ...]]:
-        return [
-            (*row[:2], ids.id_from_bytes(row[2]), *row[3:]) for row in self._run_query(entry.RUNS)
-        ]
+        rows = self._run_query(entry.RUNS)
+        return [(*row[:2], ids.id_from_bytes(row[2]), *row[3:]) for row in rows]
 
     def count_checkpoints(self) -> tuple[int, dict[str, tuple[int, str, str]]]:
         """Count all checkpoints, and by run; with id and oid of the first one of each run."""
@@ -289,9 +288,8 @@ class Index:
             connection.execute("DELETE FROM meta")
             connection.commit()  # others may write now
             count += _AT_ONCE
-            self._progress(
-                f"… reading checkpoints: {count:,} of {count + len(unread) - _AT_ONCE:,}"
-            )
+            total = count + len(unread) - _AT_ONCE
+            self._progress(f"… reading checkpoints: {count:,} of {total:,}")
             connection.execute("BEGIN IMMEDIATE")
         if count:
             self._progress("")

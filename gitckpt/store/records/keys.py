@@ -111,9 +111,8 @@ def delete_orphan_keys(
     for ref, oid, run in key_rows:
         if run is not None and run not in existing_runs:
             try:
-                refs.apply_updates(
-                    [RefUpdate(ref_names.RUNS + run, "", ""), RefUpdate(ref, "", oid)]
-                )
+                absence_check = RefUpdate(ref_names.RUNS + run, "", "")
+                refs.apply_updates([absence_check, RefUpdate(ref, "", oid)])
             except RefMoved:
                 continue  # the run, or another one with the key, was just started
 

@@ -117,9 +117,8 @@ class CheckpointRecorder:
                 drafts = [(proposal, proposal.render_document(newest_fields, newest_state))]
                 for successor in then:
                     latest = drafts[-1][0]
-                    drafts.append(
-                        (successor, successor.render_document(latest.fields, latest.state or {}))
-                    )
+                    content = successor.render_document(latest.fields, latest.state or {})
+                    drafts.append((successor, content))
                 try:
                     blob = self._write_documents(drafts, head_oid, needs, is_retry=attempt > 1)
                     if proposal.fields.get("run"):

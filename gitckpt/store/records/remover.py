@@ -37,9 +37,8 @@ _JOURNAL = "removing"
 def read_interrupted_removals(repository: Repository) -> set[str]:
     path = os.path.join(repository.private_dir, _JOURNAL)
     try:
-        with open(
-            path, encoding="ascii", errors="replace", opener=private_dirs.open_private_file
-        ) as file:
+        opener = private_dirs.open_private_file
+        with open(path, encoding="ascii", errors="replace", opener=opener) as file:
             return set(filter(is_checkpoint_id, file.read().splitlines()))
     except OSError:
         return set()  # the object refs are deleted once they are old
@@ -128,19 +127,14 @@ class CheckpointRemover:
     def update_keep_refs(self) -> None:
         self.finish_removals()
         with ref_names.write_lock(self._repository):
-            commit_refs.update_keep_refs(
-                self._repository, self._refs.apply_updates, self._list_commits
-            )
+            apply = self._refs.apply_updates
+            commit_refs.update_keep_refs(self._repository, apply, self._list_commits)
 
     def _record_removal(self, ids: Names) -> None:
         journal_lines = "".join(f"{name}\n" for name in ids)
         # On a full disk this fails, and the removal is needed all the more.
-        with (
-            contextlib.suppress(OSError),
-            open(
-                self._journal, "a", encoding="ascii", opener=private_dirs.open_private_file
-            ) as file,
-        ):
+        path, opener = self._journal, private_dirs.open_private_file
+        with contextlib.suppress(OSError), open(path, "a", encoding="ascii", opener=opener) as file:
             file.write(journal_lines)
 
     def _find_refs(self, names: set[str], listed: ById | None = None) -> Mapping[str, Oids]:
