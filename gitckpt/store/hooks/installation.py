@@ -218,11 +218,8 @@ class HookManager:
         if supported:
             type_options = " ".join(f"--hook-type {event}" for event in supported)
             action = f"or add to {self.files_at(supported[0])[0]} below `repos:`"
-            lines = [
-                f"{action}, then run: pre-commit install {type_options}",
-                "  - repo: local",
-                "    hooks:",
-            ]
+            command = f"pre-commit install {type_options}"
+            lines = [f"{action}, then run: {command}", "  - repo: local", "    hooks:"]
         for event in supported:
             keys = [f"name: gitckpt {event}", self.line_to_add(event), "language: system"]
             keys += [f"stages: [{event}]", "always_run: true", "pass_filenames: false"]

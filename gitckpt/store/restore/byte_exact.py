@@ -60,13 +60,11 @@ def plan_exact_files(
         exactness.touched = touched.keys()
     unhashed_paths = target_oids.keys() - current_oids.keys() - touched.keys()
     current_oids |= _hash_files(repository, list(filter(is_within, unhashed_paths)))
-    line_ends = attributes.make_line_end_options(target.conversion)
+    endings = attributes.make_line_end_options(target.conversion)
     has_attributes = attributes.have_same_attributes(target.conversion, current.conversion)
     exactness.is_unsure = target.is_of_commit or not has_attributes
-    if not target.is_of_commit and line_ends != attributes.make_line_end_options(
-        current.conversion
-    ):
-        exactness.line_ends = line_ends
+    if not target.is_of_commit and endings != attributes.make_line_end_options(current.conversion):
+        exactness.line_ends = endings
         written_paths = {path for path, is_written in touched.items() if is_written}
         exactness.to_write = written_paths - target_oids.keys()
     for path in filter(is_within, target_oids):

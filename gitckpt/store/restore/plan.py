@@ -54,9 +54,7 @@ class RestorePlan:
     is_whole: bool = True  # whether all files equal the snapshot after the restore
     # Whether the tree has a file and a directory of the same name; git makes no such tree.
     is_contradictory: bool = False
-    submodules: list[PathDifference] = field(
-        default_factory=list
-    )  # at another commit than captured
+    submodules: list[PathDifference] = field(default_factory=list)  # whose commit differs
     exactness: ByteExactPlan = field(default_factory=ByteExactPlan)
     changes: list[PathChange] = field(default_factory=list)
     in_the_way: list[bytes] = field(default_factory=list)  # blocking files in no checkpoint
@@ -205,10 +203,8 @@ class RestorePlanner:
             tracked_paths = list_paths(self._repository, self._current.files, paths)
             plan.in_the_way += [path for path in paths if path not in tracked_paths]
             self._plan_index_changes(fileless_paths)
-        sides = self._current, self._target
-        plan.exactness = byte_exact.plan_exact_files(
-            self._repository, *sides, plan.files, self._may_change
-        )
+        sources = self._repository, self._current, self._target
+        plan.exactness = byte_exact.plan_exact_files(*sources, plan.files, self._may_change)
         equal_blobs = plan.exactness.equal_blobs
         staged_paths = self._restaged - paths_of(plan.files) - equal_blobs.keys()
         plan.changes = [PathChange(_KINDS[change.status], change.path) for change in plan.files]
@@ -221,10 +217,8 @@ class RestorePlanner:
         plan.skipped = self._find_needing_no_file()
         differences = self._find_differences(self._current.files, self._target.files)
         # Trees may have been fetched; git refuses other bad paths.
-        if unsafe_paths := [
-            change.path for change in differences if not has_no_dotdot(change.path)
-        ]:
-            message = f"a file of the checkpoint has an unsafe path: {unsafe_paths[0]!r}"
+        if unsafe := [change.path for change in differences if not has_no_dotdot(change.path)]:
+            message = f"a file of the checkpoint has an unsafe path: {unsafe[0]!r}"
             raise WorktreeError(message, hint="look at it: git fsck")
         kept_paths = self._find_untracked_to_keep(differences) - set(fileless) - set(undone)
         if self._target.sparse in (None, self._current.sparse):
@@ -246,10 +240,8 @@ class RestorePlanner:
             elif path not in kept_paths and (path not in plan.skipped or self._is_file(path)):
                 plan.files.append(change)
         plan.is_whole = not self._paths and plan.files == differences
-        written_paths = paths_of(plan.files, "AMT")
-        plan.is_contradictory = any(
-            not written_paths.isdisjoint(_list_parents(path)) for path in written_paths
-        )
+        written = paths_of(plan.files, "AMT")
+        plan.is_contradictory = any(not written.isdisjoint(_list_parents(path)) for path in written)
 
     def _find_differences(self, old_tree: str, tree: str) -> list[PathDifference]:
         return diff.diff_trees(self._repository, old_tree, tree, self._paths)
@@ -301,10 +293,8 @@ class RestorePlanner:
         deleted_paths = paths_of(plan.files, "D").intersection(fileless) - set(plan.absent)
         self._plan_index_flags(paths_of(staged) | unmerged_paths, deleted_paths)
         null_oid = b"0" * 2 * oid_length(self._repository.object_format)
-        lines, deleted_entries = (
-            {entry.path: entry.index_info_line for entry in staged},
-            paths_of(staged, "D"),
-        )
+        lines = {entry.path: entry.index_info_line for entry in staged}
+        deleted_entries = paths_of(staged, "D")
         self._restaged = {*lines, *unmerged_paths}.union(*plan.flags.get(INTENT, ()))
         for path in sorted(self._restaged):
             plan.index_lines.append(b"0 %s 0\t%s" % (null_oid, path))
@@ -390,9 +380,7 @@ class RestorePlanner:
         `undone` is the state of the safety checkpoint that `undo` or `redo` restores, or empty.
         """
         plan, target, top = self.plan, self._target, os.fsdecode(self._top)
-        removable = [
-            path for path in map(_as_bytes, undone.get(_MADE, ())) if exact_files.is_safe_path(path)
-        ]
+        removable = list(filter(exact_files.is_safe_path, map(_as_bytes, undone.get(_MADE, ()))))
         for path in self._select_paths(plan.skipped):
             if self._has_only_dirs(path):  # git clears skip-worktree where something exists
                 paths_below = (parent for parent, _, _ in os.walk(self._abspath(path)))

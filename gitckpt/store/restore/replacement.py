@@ -97,9 +97,7 @@ def delete_unconvertible_files(index: PrivateIndex, files: Mapping[bytes, str]) 
         return
     repository = index.repository
     if changed_paths := exact_files.find_differing_paths(repository, files):
-        raise byte_exact.file_changed_error(
-            join_first([os.fsdecode(path) for path in changed_paths])
-        )
+        raise byte_exact.file_changed_error(join_first([*map(os.fsdecode, changed_paths)]))
     for path in files:
         parent_directory = exact_files.open_parent_directory(repository, path)
         with contextlib.suppress(FileNotFoundError), parent_directory as (fd, name):
@@ -190,6 +188,5 @@ def _add_files_to_index(index: PrivateIndex, paths: Sequence[bytes], expected: s
     filtered_paths = unfiltered.select_filtered(index.repository, oids, failing_filter_names)
     data = encode_paths(path for path in paths if path not in filtered_paths)
     index.git(*disable_filters(failing_filter_names), *_ADD, data=data)
-    unfiltered.add_unfiltered_to_index(
-        index, unfiltered.select_unfiltered(index.repository, filtered_paths)
-    )
+    unfiltered_files = unfiltered.select_unfiltered(index.repository, filtered_paths)
+    unfiltered.add_unfiltered_to_index(index, unfiltered_files)

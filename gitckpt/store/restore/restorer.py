@@ -86,12 +86,10 @@ class RestoreResult:
 
 def files_not_restored_error(kept: Mapping[bytes, str]) -> WorktreeError:
     """Return the error about files that were not restored; `kept` has the reasons."""
-    named_files = join_first(
-        [f"{quote_path(path)} ({reason})" for path, reason in sorted(kept.items())]
-    )
+    names = join_first([f"{quote_path(path)} ({reason})" for path, reason in sorted(kept.items())])
     count = f"{len(kept)} files were" if len(kept) > 1 else "1 file was"
     hint = "make these files readable for git (or move them away), then run the command again"
-    message = f"{count} not restored, as no checkpoint can hold the current content: {named_files}"
+    message = f"{count} not restored, as no checkpoint can hold the current content: {names}"
     return WorktreeError(message, hint=hint)
 
 
@@ -161,18 +159,13 @@ def _retry(
     return last_attempt, last_attempt.run(dry_run=dry_run, announce=announce)
 
 
-def _restore_submodule(
-    store: Checkpoints, checkpoint: Checkpoint, dry_run: bool
-) -> SubmoduleResult:
-    attempt, result = _retry(lambda: _RestoreTry(store, checkpoint, ()), dry_run, lambda _: None)
+def _restore_submodule(store: Checkpoints, captured: Checkpoint, dry_run: bool) -> SubmoduleResult:
+    attempt, result = _retry(lambda: _RestoreTry(store, captured, ()), dry_run, lambda _: None)
     sentences = list(attempt.submodules.failures)
     remarks = [text for text in result.remarks if text.removeprefix(_OF_SUBMODULE) not in sentences]
     sentences += [files_not_restored_error(result.kept).message] if result.kept else []
-    sentences += (
-        [unfiltered.unfiltered_files_error(result.unfiltered, "").message]
-        if result.unfiltered
-        else []
-    )
+    if result.unfiltered:
+        sentences.append(unfiltered.unfiltered_files_error(result.unfiltered, "").message)
     advice = attempt.submodules.advice
     return SubmoduleResult(result.changes, remarks, attempt.is_due, sentences, advice)
 
@@ -277,11 +270,9 @@ class _RestoreTry:
         return capture.capture_in(index, self._objects, head, *settings, keeps=self._is_selected)
 
     def _capture_current(self, index: PrivateIndex, also: Sequence[bytes] = ()) -> None:
-        captured = self._capture(index, self._head, [*self._undone_files, *also])
-        self._captured = captured
-        self._unheld = {
-            path: why for path, why in captured.unheld.items() if self._is_selected(path)
-        }
+        self._captured = captured = self._capture(index, self._head, [*self._undone_files, *also])
+        unheld_files = captured.unheld.items()
+        self._unheld = {path: reason for path, reason in unheld_files if self._is_selected(path)}
         self._nested_repositories = captured.apart
         target = self._target
         target.directories = [path for path in target.directories if not self._stays(path)]
@@ -341,9 +332,8 @@ class _RestoreTry:
             try:
                 with PrivateIndex(self._repository) as scratch:
                     scratch.copy_index_from(index.path)
-                    scratch.put_entries(
-                        [*(change.index_info_line for change in plan.files), *plan.attributes_gone]
-                    )
+                    lines = (change.index_info_line for change in plan.files)
+                    scratch.put_entries([*lines, *plan.attributes_gone])
                     tree = scratch.write_tree()
             except GitError as error:
                 raise WorktreeError(f"{message_start}: {error.message}") from None
@@ -368,10 +358,8 @@ class _RestoreTry:
         oids |= {(change.path, change.new) for change in plan.files if change.new.strip("0")}
         read_info = self._repository.cat_file.info
         if missing_blobs := sorted(pair for pair in oids if read_info(pair[1]) is None):
-            blob_names = join_first(
-                [f"{quote_path(path)} (blob {oid})" for path, oid in missing_blobs]
-            )
-            message = f"checkpoint {self._checkpoint.id} lacks the content of {blob_names}"
+            names = join_first([f"{quote_path(path)} (blob {oid})" for path, oid in missing_blobs])
+            message = f"checkpoint {self._checkpoint.id} lacks the content of {names}"
             raise WorktreeError(message, hint=manifest.VERIFY)
 
     def _record_safety_checkpoint(self, plan: RestorePlan) -> Checkpoint:
@@ -391,9 +379,7 @@ class _RestoreTry:
         safety = store.record(label, state, worktree=worktree, trigger=SAFETY, message=message)
         error = capture.repair_snapshot(self._repository, store.objects, safety, store.announce)
         if error is None and safety.git_sha != self._head:
-            error = (
-                capture.head_moved_error()
-            )  # else the index would count as that of another commit
+            error = capture.head_moved_error()  # else the index would count as another commit's
         if error is not None:
             store.remove([safety.id])
             raise error
@@ -428,9 +414,8 @@ class _RestoreTry:
         byte_exact.write_exact_bytes(index, plan.exactness)
         if unfiltered.uses_git_annex(self._repository):
             files, outdated = manifest.regular_files(self._repository, expected), plan.paths_to_stat
-            unfiltered.populate_annexed_files(
-                index, {path: oid for path, oid in files.items() if path in outdated}
-            )
+            outdated_files = {path: oid for path, oid in files.items() if path in outdated}
+            unfiltered.populate_annexed_files(index, outdated_files)
         if failing_files:
             unfiltered.forget_unfiltered_files(self._repository, raw_files)
         self._write_index(index, plan, expected)
@@ -541,9 +526,8 @@ class _RestoreTry:
 
     def _compare_operations(self, position: Position, source: Position, resume: str) -> list[str]:
         active, captured = position.operation, None if self._is_foreign else source.operation
-        end_commands = _ENDINGS.get(
-            (captured if self._changes_git_operation else active) or "", "see git status"
-        )
+        ended_operation = captured if self._changes_git_operation else active
+        end_commands = _ENDINGS.get(ended_operation or "", "see git status")
         suffix = "" if position.commit == source.commit else ", which belong to another commit"
         remarks = []
         if self._changes_git_operation:
@@ -609,17 +593,15 @@ def _require_files_to_restore(repository: Repository, checkpoint: Checkpoint) ->
 def _describe_omitted_paths(
     repository: Repository, checkpoint: Checkpoint, paths: Sequence[bytes]
 ) -> list[str]:
-    top, missing_names = os.fsencode(repository.worktree or ""), []
+    top, missing = os.fsencode(repository.worktree or ""), []
     for entry in checkpoint.worktree.omitted if checkpoint.worktree is not None else ():
         path = modules.unquote_path(entry.path).rstrip(b"/")
         is_run_file = checkpoint.run is not None and path.startswith(b"run/")  # not in the worktree
         is_in_git_dir = path.split(b"/")[0] == b".git" or not has_no_dotdot(path)
         if not is_run_file and not is_in_git_dir and is_within(path, paths):
-            missing_names += [] if os.path.lexists(os.path.join(top, path)) else [entry.path]
-    if not missing_names:
+            missing += [] if os.path.lexists(os.path.join(top, path)) else [entry.path]
+    if not missing:
         return []
-    count_words = "1 path" if len(missing_names) == 1 else f"{len(missing_names)} paths"
-    reason = (
-        f"neither in the checkpoint nor in the worktree: {join_first(missing_names, _MAX_NAMED)}"
-    )
+    count_words = "1 path" if len(missing) == 1 else f"{len(missing)} paths"
+    reason = f"neither in the checkpoint nor in the worktree: {join_first(missing, _MAX_NAMED)}"
     return [f"{count_words} {reason}; see why: git ckpt show {checkpoint.id[: ids.SHORT]}"]

@@ -283,10 +283,8 @@ class SubmoduleRestorer:
             elif submodule_store.objects.read_head()[0] != submodule.git_sha:
                 # No checkpoint of the superproject keeps this HEAD's commit alive.
                 message = shorten_message(f"before the submodule {decode_path(path)} was restored")
-                state = {"path": decode_path(path)}
-                submodule_store.record(
-                    ref_names.SAFETY_COMPLETE, state, trigger=SAFETY, message=message
-                )
+                label, state = ref_names.SAFETY_COMPLETE, {"path": decode_path(path)}
+                submodule_store.record(label, state, trigger=SAFETY, message=message)
             checkpoint = submodule_store.read_own(submodule.checkpoint)
             is_moved = self._move_submodule_head(submodule_store, path, checkpoint, dry_run=dry_run)
             result = self._restore(submodule_store, checkpoint, dry_run)
@@ -322,10 +320,8 @@ class SubmoduleRestorer:
         repository, top = self._repository, modules.checkout_path(self._repository, path)
         if top is None or (os.path.lexists(top) and (not os.path.isdir(top) or os.listdir(top))):
             raise _Unavailable("other files are at this path", hint=_advise_moving(path))
-        command, ref = (
-            submodules.submodule_init_command(path),
-            ref_names.CHECKPOINTS + submodule.checkpoint,
-        )
+        command = submodules.submodule_init_command(path)
+        ref = ref_names.CHECKPOINTS + submodule.checkpoint
         source = modules.find_submodule_with_ref(repository, path, ref)
         if source is None:
             nested_source = modules.find_nested_with_ref(repository, ref)
@@ -343,9 +339,8 @@ class SubmoduleRestorer:
                 self._require_movable_submodule(path, old_path)
                 self.moved.add(old_path)
                 self.changes.append(PathChange(DELETE, old_path))
-                checked_out = (
-                    None if dry_run else modules.move_submodule(repository, source, old_path, top)
-                )
+                if not dry_run:
+                    checked_out = modules.move_submodule(repository, source, old_path, top)
             elif dry_run:
                 self._states[submodule.path] = _read_submodule_head(self._store, source, top)
             else:

@@ -162,9 +162,8 @@ def record_restore_end(store: Checkpoints, kind: str, target: str) -> None:
         if stack.position is not None and stack.position != target:
             opposite_ids.append(stack.position)
         del same_ids[same_ids.index(target) if target in same_ids else len(same_ids) :]
-        _write_stack(
-            store.repository, UndoStack(stack.undo, stack.redo, position=target, oids=stack.oids)
-        )
+        new_stack = UndoStack(stack.undo, stack.redo, position=target, oids=stack.oids)
+        _write_stack(store.repository, new_stack)
 
 
 def revert_command(kind: str) -> str:
@@ -243,9 +242,8 @@ def _undo_stack_lock(repository: Repository) -> FileLock:
 
 def _load_stack(repository: Repository) -> UndoStack | None:
     try:
-        with open(
-            _stack_path(repository), encoding="utf-8", opener=private_dirs.open_private_file
-        ) as file:
+        path = _stack_path(repository)
+        with open(path, encoding="utf-8", opener=private_dirs.open_private_file) as file:
             stack_document = json.load(file)
         stack = UndoStack(*(stack_document[key] for key in _KEYS))
         id_lists = stack.undo, stack.redo
@@ -262,10 +260,8 @@ def _load_stack(repository: Repository) -> UndoStack | None:
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     stack.position, stack.open = (
-        checkpoint_id
-        if isinstance(checkpoint_id, str) and ids.is_checkpoint_id(checkpoint_id)
-        else None
-        for checkpoint_id in (stack.position, stack.open)
+        id_ if isinstance(id_, str) and ids.is_checkpoint_id(id_) else None
+        for id_ in (stack.position, stack.open)
     )
     return stack
 

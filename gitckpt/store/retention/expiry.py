@@ -18,16 +18,7 @@ from gitckpt.model import budget, note, policy, times
 from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, SAFETY, SUBMODULE
 from gitckpt.model.errors import BusyError, CkptError, UsageError, WorktreeError
-from gitckpt.model.policy import (
-    ALL,
-    DAY,
-    HOUR,
-    Decision,
-    ExpiryCandidate,
-    NewestKept,
-    Place,
-    Policy,
-)
+from gitckpt.model.policy import DAY, HOUR, Decision, ExpiryCandidate, NewestKept, Place, Policy
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store import local_checkpoints, notes, submodules
 from gitckpt.store.checkpoints import Checkpoints
@@ -63,10 +54,8 @@ def check_clock(repository: Repository, instant: int) -> str | None:
         start_of_use = instant
     with contextlib.suppress(OSError):  # on a full disk, the older file suffices
         path = os.path.join(repository.make_private_dir(), _CLOCK_FILE)
-        line = " ".join(map(str, (start_of_use, instant, *new_boot))) + "\n"
-        regular.write_private_file(
-            path, line.encode("ascii"), flushed=False, opener=private_dirs.open_private_file
-        )
+        line = b"%s\n" % " ".join(map(str, (start_of_use, instant, *new_boot))).encode("ascii")
+        regular.write_private_file(path, line, flushed=False, opener=private_dirs.open_private_file)
     if instant - start_of_use >= _PROOF:
         return None
     return "the clock was set, or the repository was unused for a month: nothing expires for a day"
@@ -110,9 +99,7 @@ def decide_thinned(
     """
     instant = store.clock()
     local = LocalCheckpoints.read(store.repository)
-    local_candidates = [
-        candidate for candidate in staying if local.is_written_here(entries[candidate.id])
-    ]
+    local_candidates = [c for c in staying if local.is_written_here(entries[c.id])]
     if not (spans := policy.find_groups_to_thin(local_candidates, rules, newest, now=instant)):
         return {}
     used = runs.referenced_checkpoints(store) | ownership.checkpoints_of_worktrees(store.repository)
@@ -132,9 +119,8 @@ def decide_thinned(
 
 def list_ref_tips(store: Checkpoints) -> set[str]:
     output = store.refs.list_refs("refs/heads", "refs/tags", "refs/remotes", fields="%(objectname)")
-    return set(
-        store.repository.cat_file.list_existing_objects(sorted(set(output.decode("ascii").split())))
-    )
+    oids = sorted(set(output.decode("ascii").split()))
+    return set(store.repository.cat_file.list_existing_objects(oids))
 
 
 class _ContentsCheck:
@@ -328,9 +314,8 @@ def expire_outside_runs(
     entries, newest = _due(store, rules, instant)
     by_id = {entry.id: entry for entry in entries}
     # `%(*objectname)` is the commit that an annotated tag points to.
-    tags = (
-        store.refs.list_refs("refs/tags", fields="%(objectname) %(*objectname)") if entries else b""
-    )
+    fields = "%(objectname) %(*objectname)"
+    tags = store.refs.list_refs("refs/tags", fields=fields) if entries else b""
     tagged_oids = set(tags.decode("ascii").split())
     candidates = [_make_candidate(entry, tagged_oids) for entry in entries]
     decisions = {d.id: d for d in policy.decide_expiry(candidates, rules, newest, now=instant)}
@@ -349,16 +334,12 @@ def expire_outside_runs(
     return [(entry, decisions[id_]) for id_, entry in expired_entries.items()], failures
 
 
-def _due(
-    store: Checkpoints, rules: Policy, instant: int
-) -> tuple[list[CheckpointInfo], NewestKept]:
+def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[CheckpointInfo], NewestKept]:
     # Local checkpoints count first: fetched ones with future dates must not displace them.
-    local_ids = LocalCheckpoints.read(store.repository).list_unreplaced_ids(
-        store.index.oids_by_id()
-    )
+    own_ids = LocalCheckpoints.read(store.repository).list_unreplaced_ids(store.index.oids_by_id())
     hook_query, safety_query = Query(triggers=HOOK_TRIGGERS), Query(triggers=[SAFETY])
     by_agents = Query(triggers=[MANUAL], by_agent=True)
-    local = Query(ids=sorted(local_ids))  # only local checkpoints are thinned
+    local = Query(ids=sorted(own_ids))  # only local checkpoints are thinned
     safety_limit = _nth_newest(store, safety_query, local, rules.safeties)
     if rules.everything:
         entries = store.list(Query(in_run=False))
@@ -371,7 +352,7 @@ def _due(
         (safety_query, rules.safety_older_than),
         (local, min(rules.hourly_after, rules.daily_after)),
     ):
-        aged_query = replace(query, in_run=False, until=max(instant - age, 0))
+        aged_query = replace(query, in_run=False, until=max(now - age, 0))
         entries_by_id |= {entry.id: entry for entry in store.list(aged_query)}
     limits = [_nth_newest(store, kind, local, rules.keep_last) for kind in (hook_query, by_agents)]
     # The later limit: at least `keep_last` checkpoints of both kinds together are as new.
@@ -389,7 +370,7 @@ def _nth_newest(store: Checkpoints, kind: Query, local: Query, count: int) -> Pl
         return _sort_key(entries[0])
     entries = store.list(nth_query)
     local_entries = store.list(replace(outside, ids=local.ids)) if local.ids and entries else ()
-    return min(_sort_key(entry) for entry in (*entries, *local_entries[-1:])) if entries else ALL
+    return min(map(_sort_key, (*entries, *local_entries[-1:]))) if entries else policy.ALL
 
 
 def _sort_key(entry: CheckpointInfo) -> Place:
@@ -411,14 +392,11 @@ def _find_amended(store: Checkpoints, entries: Infos) -> set[str]:
     pending_lines, _ = notes.list_pending_links(store.repository)
     noted_lines = GitNotes(store.repository, store.objects, ref_names.NOTES).read_all_notes()
     new_commits: set[str] = set()
-    for commit, lines in chain(pending_lines.items(), noted_lines):
-        new_commits |= {commits.get(note.leading_id(line), commit) for line in lines or ()} - {
-            commit
-        }
+    for noted, lines in chain(pending_lines.items(), noted_lines):
+        new_commits |= {commits.get(note.leading_id(line), noted) for line in lines or ()} - {noted}
     existing = set(store.repository.cat_file.list_existing_objects(sorted(new_commits)))
     tips = list_ref_tips(store) if existing else set()
-    gone = new_commits - existing | graph.find_commits_outside(
-        store.repository.git, existing - tips, tips
-    )
+    unreached = graph.find_commits_outside(store.repository.git, existing - tips, tips)
+    gone = new_commits - existing | unreached
     # All checkpoints of the commit: the note lists only the newest.
     return {id_ for id_, commit in commits.items() if commit in gone}

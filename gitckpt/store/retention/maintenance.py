@@ -124,9 +124,8 @@ def record_never_maintained_if_new(repository: Repository) -> None:
 def read_last_maintenance(repository: Repository) -> MaintenanceState:
     try:
         path = os.path.join(repository.private_dir, ref_names.MAINTAINED)
-        with open(
-            path, encoding="utf-8", errors="replace", opener=private_dirs.open_private_file
-        ) as file:
+        opener = private_dirs.open_private_file
+        with open(path, encoding="utf-8", errors="replace", opener=opener) as file:
             started = os.fstat(file.fileno()).st_mtime_ns // 1000
             ended, _, outcome = file.read().removesuffix("\n").partition(" ")
     except OSError:

@@ -100,9 +100,7 @@ def squashable(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[Chec
     candidates: dict[str, tuple[CheckpointInfo, str]] = {}
     remaining_oids: dict[str, str] = {}
     for chain in chains.values():
-        phases = policy.find_squashed_progress(
-            (entry.id, entry.label, entry.trigger) for entry in chain
-        )
+        phases = policy.find_squashed_progress((e.id, e.label, e.trigger) for e in chain)
         for entry in chain if phases else ():
             if entry.id in phases:
                 candidates[entry.id] = entry, phases[entry.id]
@@ -128,9 +126,7 @@ def referenced_checkpoints(store: Checkpoints) -> set[str]:
     # For example, the checkpoint that a run was forked from.
     end_oids = {id_: oid for _, id_, oid in store.index.count_checkpoints()[1].values()}
     end_oids |= {run_row[2]: run_row[3] for run_row in store.index.list_run_rows()}
-    return {
-        id_ for document in _read_documents(store, end_oids) for _, id_ in list_references(document)
-    }
+    return {id_ for d in _read_documents(store, end_oids) for _, id_ in list_references(d)}
 
 
 def remove_runs(
@@ -146,16 +142,14 @@ def remove_runs(
     results: dict[str, RunFate] = {}
     for start in range(0, len(due_fates), _AT_ONCE):
         batch = due_fates[start : start + _AT_ONCE]
-        leases, refusals = store.leases.acquire_leases(
-            [fate.run for fate in batch], worktree.HOLDER
-        )
+        leases, refused = store.leases.acquire_leases([fate.run for fate in batch], worktree.HOLDER)
         try:
             # Worktrees before checkpoints: their contents are compared to the newest checkpoints.
             newest = heads.find_newest_by_run(store.index, store.repository, leases)
             for fate in batch:
                 progress(f"removing run {fate.run}, {len(results) + 1} of {len(due_fates)}")
                 last_entry = chains[fate.run][-1]
-                reason = refusals[fate.run].message if fate.run in refusals else None
+                reason = refused[fate.run].message if fate.run in refused else None
                 reason = reason or _remove_files(store, fate.run, last_entry, newest.get(fate.run))
                 results[fate.run] = replace(fate, expires=False, reason=reason) if reason else fate
             going = [fate for fate in batch if results[fate.run].expires]
@@ -237,13 +231,11 @@ def _unmerged_ids(store: Checkpoints, newest: Sequence[CheckpointInfo]) -> set[s
     commits = {str(d.run): d.git_sha for d in documents if d.git_sha and str(d.run) not in dirty}
     if not commits:
         return dirty
-    existing_commits = store.repository.cat_file.list_existing_objects(
-        sorted(set(commits.values()))
-    )
-    data = "".join(f"{commit}\n" for commit in existing_commits).encode("ascii")
+    existing = store.repository.cat_file.list_existing_objects(sorted(set(commits.values())))
+    data = "".join(f"{commit}\n" for commit in existing).encode("ascii")
     arguments = ("rev-list", "--stdin", "--not", "--branches", "--tags", "--remotes")
     unreached = set(store.repository.git.run(*arguments, data=data).out.decode("ascii").split())
-    reached_commits = set(existing_commits) - unreached
+    reached_commits = set(existing) - unreached
     return dirty | {run for run, commit in commits.items() if commit not in reached_commits}
 
 
@@ -296,10 +288,8 @@ def chains_of_runs(store: Checkpoints, runs: Collection[str]) -> dict[str, list[
 
 def _map_referring_runs(store: Checkpoints, unfinished: Collection[str]) -> dict[str, set[str]]:
     chains = chains_of_runs(store, unfinished).values()
-    end_oids = {entry.id: entry.oid for chain in chains for entry in (chain[0], chain[-1])}
-    mentions = [
-        (id_, d.run) for d in _read_documents(store, end_oids) for _, id_ in list_references(d)
-    ]
+    oids = {entry.id: entry.oid for chain in chains for entry in (chain[0], chain[-1])}
+    mentions = [(id_, d.run) for d in _read_documents(store, oids) for _, id_ in list_references(d)]
     entries = store.list(Query(ids=sorted({id_ for id_, _ in mentions}))) if mentions else ()
     run_by_id = {entry.id: entry.run for entry in entries}
     referrers: dict[str, set[str]] = {}

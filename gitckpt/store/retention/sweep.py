@@ -45,9 +45,8 @@ def delete_orphans(repository: Repository, refs: Refs, tell: Notify = lambda _: 
             # List these refs last: a checkpoint is written after its object refs.
             oids |= dict(refs.iterate_refs(ref_names.CHECKPOINTS))
         orphan_refs = [ref for ref in oids if _is_orphan_ref(repository, ref, oids)]
-        if old_orphans := [
-            ref for ref in orphan_refs if not commit_refs.is_recently_written(repository, ref)
-        ]:
+        is_recent = commit_refs.is_recently_written
+        if old_orphans := [ref for ref in orphan_refs if not is_recent(repository, ref)]:
             refs.apply_updates([RefUpdate(ref, "", oids[ref]) for ref in old_orphans])
         return old_orphans
 
@@ -64,20 +63,17 @@ def delete_leftover_files(repository: Repository) -> list[str]:
                     os.unlink(path)
                     paths.append(path)
     abandoned = ownership.list_abandoned_dirs(repository)
-    return sorted(
-        [*paths, *(path for path in abandoned if ownership.discard_abandoned_dir(repository, path))]
-    )
+    paths += [path for path in abandoned if ownership.discard_abandoned_dir(repository, path)]
+    return sorted(paths)
 
 
 def find_leftover_files(repository: Repository) -> dict[str, leftovers.FileFingerprint]:
-    marked_files = (
-        (path, leftovers.read_fingerprint(path)) for path in _list_scratch_files(repository)
-    )
+    marks = ((path, leftovers.read_fingerprint(path)) for path in _list_scratch_files(repository))
     return {
         **leftovers.find_stale_temporary_objects(repository),
         **_find_stale_keep_files(repository),
         **_find_unfinished_worktrees(repository),
-        **{path: mark for path, mark in marked_files if mark is not None and _is_abandoned(path)},
+        **{path: mark for path, mark in marks if mark is not None and _is_abandoned(path)},
     }
 
 
@@ -121,29 +117,23 @@ def _list_scratch_files(repository: Repository) -> list[str]:
 
 def _find_unfinished_worktrees(repository: Repository) -> dict[str, leftovers.FileFingerprint]:
     # Left by a killed `git worktree add`: git locks the new worktree, so it is never pruned.
-    unfinished_dirs = filter(
-        ownership.is_locked_by_gitckpt, administration.list_unfinished_dirs(repository)
-    )
-    return leftovers.find_old_files(times.GRACE, unfinished_dirs)
+    paths = filter(ownership.is_locked_by_gitckpt, administration.list_unfinished_dirs(repository))
+    return leftovers.find_old_files(times.GRACE, paths)
 
 
 def _find_stale_keep_files(repository: Repository) -> dict[str, leftovers.FileFingerprint]:
     # Git never repacks or deletes the contents of a kept pack.
     marks = {}
-    directory = os.path.join(repository.common_dir, "objects", "pack")
-    for path in [
-        os.path.join(directory, name) for name in names_in(directory) if name.endswith(".keep")
-    ]:
+    packs = os.path.join(repository.common_dir, "objects", "pack")
+    for path in [os.path.join(packs, name) for name in names_in(packs) if name.endswith(".keep")]:
         mark = leftovers.read_fingerprint(path)
         try:
             with open(path, "rb") as file:
                 owner, _, pid = file.read(100).strip().partition(b" ")
         except OSError:
             continue
-        is_stale = (
-            owner == b"gitckpt" and pid.isdigit() and not leftovers.is_process_alive(int(pid))
-        )
-        if mark is not None and is_stale and time.time() - mark.changed > times.GRACE:
+        is_dead = owner == b"gitckpt" and pid.isdigit() and not leftovers.is_process_alive(int(pid))
+        if mark is not None and is_dead and time.time() - mark.changed > times.GRACE:
             marks[path] = mark
     return marks
 

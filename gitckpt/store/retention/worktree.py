@@ -56,9 +56,8 @@ def _unsaved_in(store: Checkpoints, submodule: Repository, counterpart: Reposito
         if object_type not in ("commit", "tag"):
             is_saved = counterpart.cat_file.info(ref) == submodule.cat_file.info(ref)
         else:
-            unreached_commit = submodule.git.run(
-                "rev-list", "--max-count=1", oid, "--not", "--remotes"
-            ).out.strip()
+            arguments = ("rev-list", "--max-count=1", oid, "--not", "--remotes")
+            unreached_commit = submodule.git.run(*arguments).out.strip()
             is_saved = not unreached_commit or _is_commit_reached(counterpart, oid)
         if not is_saved:
             descriptions.append(f"{ref.removeprefix('refs/heads/')} ({oid[:12]})")
@@ -167,11 +166,9 @@ def _remove_worktrees(
         finish_worktree_removals(store.repository)  # `expire` reports the errors
     latest = newest or _newest_checkpoint(store, run)
     paths = [path for pair in _worktrees_of(store.repository, run) for path in pair]
-    mount_reason = mounts.describe_mounts(
-        *paths, run_files.files_of_run(store.repository, run).path
-    )
-    if mount_reason is not None:
-        return mount_reason
+    reason = mounts.describe_mounts(*paths, run_files.files_of_run(store.repository, run).path)
+    if reason is not None:
+        return reason
     for git_dir, path in _worktrees_of(store.repository, run):
         if (reason := _reason_to_keep(store, store.read(latest.id), git_dir, path)) is not None:
             return reason
@@ -206,11 +203,9 @@ def _reason_if_unlisted(repository: Repository, run: str) -> str | None:
         return None
     path = os.path.join(opener.worktrees_dir(repository, configured_dir), run)
     git_dir = administration.git_dir_of(path)
-    if (
-        git_dir is None
-        or os.path.isdir(git_dir)
-        or not administration.owns_git_dir(repository, git_dir)
-    ):
+    if git_dir is None or os.path.isdir(git_dir):
+        return None
+    if not administration.owns_git_dir(repository, git_dir):
         return None
     return f"git no longer lists the worktree {path}; to register it: git ckpt resume {run}"
 
@@ -222,9 +217,8 @@ def _reason_to_keep(store: Checkpoints, newest: Checkpoint, git_dir: str, path: 
         return f"the worktree {path} is locked"
     if not ownership.is_same_directory(administration.git_dir_of(path), git_dir):
         if (moved := administration.find_moved(store.repository, git_dir, path)) is not None:
-            return (
-                f"the worktree was moved to {moved}; run: git worktree repair {shell_quoted(moved)}"
-            )
+            command = f"git worktree repair {shell_quoted(moved)}"
+            return f"the worktree was moved to {moved}; run: {command}"
         return f"{path} is no longer the worktree of the run" if os.path.lexists(path) else None
     is_broken = administration.lacks_commondir(store.repository, git_dir)
     if is_broken or administration.lacks_valid_head(git_dir):
@@ -251,14 +245,11 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
         commit = inside.objects.read_head()[0]
         if commit != newest.git_sha:
             return [f"commit {commit[:12]}" if commit else "an unborn branch"]
-        rules = settings.read_settings(
-            inside.repository
-        )  # reports mistakes, but never asks for approval
+        rules = settings.read_settings(inside.repository)  # reports mistakes, asks for no approval
         limits = rules.limits if not rules.problem else inside.settings_reader.read_limits()
         limits = replace(limits, timeout=math.inf)
-        captured = inside.capture_worktree(
-            limits, run_files.files_of_run(repository, str(newest.run)).added
-        )
+        add_run_files = run_files.files_of_run(repository, str(newest.run)).added
+        captured = inside.capture_worktree(limits, add_run_files)
         old_contents = manifest.read(repository, inside.objects, newest.tree, commit)
         current = manifest.read(repository, inside.objects, captured.tree, commit)
         paths = [d.path for d in diff.diff_trees(repository, old_contents.files, current.files)]
@@ -271,9 +262,7 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
         for submodule in captured.submodules:
             if recorded_ids.get(submodule.path) != submodule.checkpoint:
                 descriptions.append(f"the submodule {submodule.path}")
-        descriptions += [
-            omission.path for omission in captured.omitted if _is_file_or_directory(path, omission)
-        ]
+        descriptions += [e.path for e in captured.omitted if _is_file_or_directory(path, e)]
         refs = repository.git.run_for_text("for-each-ref", "--format=%(refname)", "refs/worktree")
         descriptions += filter(None, refs.split("\n"))
         return list(dict.fromkeys(descriptions))
@@ -314,10 +303,8 @@ def _delete_worktree(repository: Repository, git_dir: str, path: str) -> None:
     private_dir, random_hex = repository.make_private_dir(), os.urandom(4).hex()
     new_path = os.path.join(os.path.dirname(path), f"{_STAGE}{random_hex}")
     parked = os.path.join(private_dir, f"{_PARKED}{random_hex}")
-    with (
-        private_dirs.hold_directory_open(os.path.dirname(path)),
-        FileLock(os.path.join(private_dir, _LOCK), _PATIENCE),
-    ):
+    lock = FileLock(os.path.join(private_dir, _LOCK), _PATIENCE)
+    with private_dirs.hold_directory_open(os.path.dirname(path)), lock:
         try:
             with open(os.path.join(git_dir, _NOTE), "w", encoding="utf-8") as file:
                 json.dump({"git_dir": git_dir, "path": path, "stage": new_path}, file)

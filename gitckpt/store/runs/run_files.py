@@ -74,10 +74,8 @@ def list_run_files(repository: Repository, snapshot: str | None) -> list[str]:
 def list_masked_files(repository: Repository, snapshot: str | None) -> list[str]:
     # cat-file reads one name per line.
     paths = [name for name in list_run_files(repository, snapshot) if "\n" not in name]
-    object_names = [f"{snapshot}:{ENTRY}/{name}" for name in paths]
-    items = zip(
-        paths, repository.cat_file.read_contents(object_names, secrets.LARGEST), strict=True
-    )
+    names = [f"{snapshot}:{ENTRY}/{name}" for name in paths]
+    items = zip(paths, repository.cat_file.read_contents(names, secrets.LARGEST), strict=True)
     return [path for path, content in items if content and secrets.has_masked_secrets(content[2])]
 
 
@@ -140,10 +138,8 @@ class RunFiles:
         paths = []
         for name, data in files.items():
             path = os.path.join(self.path, INPUT, name)
-            with (
-                contextlib.suppress(OSError),
-                open(path, "rb", opener=private_dirs.open_private_file) as file,
-            ):
+            opener = private_dirs.open_private_file
+            with contextlib.suppress(OSError), open(path, "rb", opener=opener) as file:
                 if file.read() == data:
                     continue
             _write_file(path, data, self.path)
@@ -226,9 +222,8 @@ class RunFiles:
         cached = self._cache.get(inner)  # not read again unless its stat data changed
         if cached is None or cached[0] != stat_data or repository.cat_file.info(cached[1]) is None:
             try:
-                with open(
-                    os.path.join(self.path, inner), "rb", opener=private_dirs.open_private_file
-                ) as file:
+                absolute_path = os.path.join(self.path, inner)
+                with open(absolute_path, "rb", opener=private_dirs.open_private_file) as file:
                     data = file.read()
             except OSError as error:
                 raise CkptError(f"cannot read {error.filename}: {error.strerror}") from None
@@ -239,9 +234,8 @@ class RunFiles:
                 data = secrets.mask_bytes(data)
             elif len(data) <= secrets.LARGEST:
                 # A phase's output exists only here: secrets in it are reported, not masked.
-                findings = [
-                    (hit.rule, line, secret) for hit, line, secret in secrets.locate_hits(data)
-                ]
+                hits = secrets.locate_hits(data)
+                findings = [(hit.rule, line, secret) for hit, line, secret in hits]
             cached = self._cache[inner] = stat_data, captured.add("blob", data), findings
         if cached[2]:
             path = os.fsencode(f"{ENTRY}/{inner}")
@@ -285,10 +279,8 @@ def _write_file(path: str, data: bytes, top: str, *, is_executable: bool = False
     try:
         private_dirs.make_private_directory(directory)
         with private_dirs.hold_directory_open(directory), private_dirs.hold_directory_open(top):
-            scratch = os.path.join(top, _SCRATCH)
-            regular.write_private_file(
-                path, data, flushed=True, opener=open_scratch, scratch=scratch
-            )
+            temp = os.path.join(top, _SCRATCH)
+            regular.write_private_file(path, data, flushed=True, opener=open_scratch, scratch=temp)
     except OSError as error:
         raise WorktreeError(f"cannot write {path}: {error.strerror}") from None
 
@@ -300,10 +292,8 @@ def add_input_files(
     captured = _CapturedRunFiles(repository)
     blobs: Entries = {}
     for name, data in inputs.items():
-        blobs[name.encode()] = (
-            FILE,
-            captured.add("blob", secrets.mask_unsettled_secrets(repository, data)),
-        )
+        content = secrets.mask_unsettled_secrets(repository, data)
+        blobs[name.encode()] = FILE, captured.add("blob", content)
     tree = captured.add("tree", encode_tree(blobs))
     tree = captured.add("tree", encode_tree({INPUT.encode(): (DIRECTORY, tree)}))
     return captured.add_to(files, commit, tree, objects)

@@ -141,9 +141,8 @@ def list_runs(store: Checkpoints) -> list[RunInfo]:
             is_slow = store.leases.is_stalled(lease_oid, lease) or lease.is_endless(store.clock())
         has_report = report[0] is not None and driven_label != ref_names.RUN_COMPLETE
         shown = _reported_label(store, *report) if has_report else driven_label
-        by_driver = not has_report
         status = runstate.status_of_run(
-            shown, label, driven=is_held, stalled=is_slow, by_driver=by_driver
+            shown, label, driven=is_held, stalled=is_slow, by_driver=not has_report
         )
         shown, path = shown if shown and status != runstate.OPEN else label, paths.get(run)
         infos.append(RunInfo(run, status, shown, time, started, newest, branch, path, lease))
@@ -263,10 +262,8 @@ def _latest_outside_runs(store: Checkpoints) -> Checkpoint | None:
     for limit in (_FIRST, None):
         entries = store.list(Query(in_run=False, limit=limit))
         local = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
-        infos = [
-            e for e in entries if local.is_written_here(e) and local.was_captured_in(e.id, key)
-        ]
-        reports = [entry for entry in infos if entry.trigger not in ignored_triggers]
+        own = [e for e in entries if local.is_written_here(e) and local.was_captured_in(e.id, key)]
+        reports = [entry for entry in own if entry.trigger not in ignored_triggers]
         labels = [entry.label for entry in reports]
         has_completed = ref_names.RUN_COMPLETE in labels
         latest = reports[: labels.index(ref_names.RUN_COMPLETE)] if has_completed else reports
@@ -341,9 +338,8 @@ def read_history(store: Checkpoints, run: str) -> History:
         name, status = phase.split_label(checkpoint.label)
         if name in phase.NOT_PHASES or checkpoint.trigger in _WITHIN:
             continue
-        events[name] = _advance_phase(
-            events.get(name, PhaseProgress(name, PENDING)), checkpoint, status
-        )
+        previous = events.get(name, PhaseProgress(name, PENDING))
+        events[name] = _advance_phase(previous, checkpoint, status)
         current_phase = name
     for name, id_ in pipeline.completed.items():
         if name in events and events[name].status == PENDING:
@@ -364,9 +360,8 @@ def _advance_phase(event: PhaseProgress, checkpoint: Checkpoint, status: str) ->
     attempt, event = checkpoint.attempt, replace(event, checkpoint=checkpoint.id)
     if status == "started":
         number = attempt.number if attempt is not None else event.attempts + 1
-        return PhaseProgress(
-            event.phase, status, number, checkpoint.timestamp, checkpoint=checkpoint.id
-        )
+        time, id_ = checkpoint.timestamp, checkpoint.id
+        return PhaseProgress(event.phase, status, number, time, checkpoint=id_)
     if status == "progress":
         return replace(event, saves=event.saves + 1)
     end_time, errors = checkpoint.timestamp, checkpoint.errors

@@ -43,10 +43,8 @@ def is_trusted(store: Checkpoints, checkpoint: Checkpoint) -> bool:
     if store.refs.read_ref(ref_names.RUNS + run) is not None:
         oid, newest = store.heads.read_head(run)
         oids |= {oid} if newest.id == checkpoint.id else set()
-    existing = oids - {None}
-    are_local = [
-        local_checkpoints.is_document_local(store.repository, run, str(oid)) for oid in existing
-    ]
+    is_local = local_checkpoints.is_document_local
+    are_local = [is_local(store.repository, run, str(oid)) for oid in oids - {None}]
     return bool(are_local) and all(are_local)
 
 
@@ -56,9 +54,8 @@ def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
     oid = store.refs.read_ref(ref) if ids.is_checkpoint_id(checkpoint_id) else None
     if oid is None:
         return store.read(checkpoint_id)  # raises the error
-    checkpoint = codec.decode(
-        ref_names.require_document(next(store.objects.read([oid])), ref, oid), ref
-    )
+    document = ref_names.require_document(next(store.objects.read([oid])), ref, oid)
+    checkpoint = codec.decode(document, ref)
     runs = filter(None, (run, checkpoint.run))
     if not any(local_checkpoints.is_document_local(store.repository, id_, oid) for id_ in runs):
         raise trust_error(store, checkpoint, [])
@@ -67,11 +64,9 @@ def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
 
 def list_local(store: Checkpoints, query: Query) -> Iterator[CheckpointInfo]:
     """Yield the run checkpoints that match a query and were written or adopted here."""
-    for entry in store.list(query):
-        if entry.run and local_checkpoints.is_document_local(
-            store.repository, entry.run, entry.oid
-        ):
-            yield entry
+    for info in store.list(query):
+        if info.run and local_checkpoints.is_document_local(store.repository, info.run, info.oid):
+            yield info
 
 
 def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | None = None) -> None:
@@ -83,11 +78,8 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
     if by is None and newest is not None and newest.oid != head:
         # The worktrees of the run lack the foreign checkpoints. Local saves after a fetch, and
         # saves lost to a full disk, are not in the chain, but their files are here.
-        foreign_ids = [
-            e.id
-            for e in entries
-            if not (local.has_document(e.id, e.oid) or local.is_written_here(e))
-        ]
+        foreign = (e for e in entries if not local.has_document(e.id, e.oid))
+        foreign_ids = [e.id for e in foreign if not local.is_written_here(e)]
         if foreign_ids:
             ownership.record_behind_id(store.repository, run, newest.id, foreign_ids[0])
     oids = [*(entry.oid for entry in reversed(entries)), *([head] if head is not None else [])]
@@ -103,9 +95,8 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
 def trust_error(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) -> Untrusted:
     short_id, run = checkpoint.id[: ids.SHORT], checkpoint.run
     if run is None and checkpoint.pipeline is None:
-        error = local_checkpoints.replaced_error(
-            checkpoint.id, "; if you trust the new one: --trust"
-        )
+        advice = "; if you trust the new one: --trust"
+        error = local_checkpoints.replaced_error(checkpoint.id, advice)
         return Untrusted(error.message, account, hint=str(error.hint))
     hint = f"if you trust it: git ckpt resume {run} --trust" if run else "if you trust it: --trust"
     newest = _newest_local(store, run) if run is not None else None
@@ -198,11 +189,8 @@ def _describe_inputs(store: Checkpoints, checkpoint: Checkpoint, pipeline: Pipel
                 data = content[1]
                 line += f", a file that begins with {_json(data[:200].decode('utf-8', 'replace'))}"
                 if hashlib.sha256(data).hexdigest() != pipeline.contents[name]:
-                    reason = (
-                        ": secrets in the content are masked"
-                        if stored.has_masked_secrets(data)
-                        else ""
-                    )
+                    is_masked = stored.has_masked_secrets(data)
+                    reason = ": secrets in the content are masked" if is_masked else ""
                     line += f", and does not match the recorded digest{reason}"
         lines.append(line)
     return lines

@@ -179,9 +179,8 @@ class _WorktreeCapture:
             self.omitted.append(Omitted(quote_path(path), _NESTED, oid=oid))
         self.omitted += [*survey.submodules.values(), *survey.passed_over]
         content = manifest.Snapshot(files, stages, survey.flags, sparse=sparse_rules, raw=raw_tree)
-        content.conversion = (
-            attributes.describe_conversion(repository, rules.configured) if rules else b""
-        )
+        if rules:
+            content.conversion = attributes.describe_conversion(repository, rules.configured)
         content.directories, content.modes = directories, modes
         is_flagged = any(flag != manifest.SKIPPED or sparse_rules is None for flag in survey.flags)
         is_dirty = bool(stages or is_flagged or operation_name or files != base_tree)
@@ -198,9 +197,8 @@ class _WorktreeCapture:
         captured = replace(captured, is_as_stored=rules is None)
         if self.writer is None:
             return captured
-        return replace(
-            captured, parts=self.writer.written_oids, unlisted=[*self.read, *survey.deleted]
-        )
+        unlisted = [*self.read, *survey.deleted]
+        return replace(captured, parts=self.writer.written_oids, unlisted=unlisted)
 
     def _write(self, content: manifest.Snapshot, under_way: str | None, *, dirty: bool) -> Worktree:
         repository, needed = self.index.repository, None
@@ -241,10 +239,8 @@ class _WorktreeCapture:
         survey = self.survey
         nonempty = set(survey.leading) - {os.path.dirname(path) for path in survey.deleted}
         nonempty |= {os.path.dirname(path) for path in self.read}
-        candidate_directories = set(survey.directories) - nonempty
-        directories = exact_files.find_empty_directories(
-            self.index.repository, self.top, candidate_directories, files
-        )
+        candidates, repository = set(survey.directories) - nonempty, self.index.repository
+        directories = exact_files.find_empty_directories(repository, self.top, candidates, files)
         modes = exact_files.find_narrow_directory_modes(survey.modes)
         modes |= exact_files.find_narrow_file_modes(self.top, self.read)
         limit = exact_files.MOST
@@ -264,18 +260,14 @@ class _WorktreeCapture:
         # In a copy: the private index keeps its conflicts until the files are added.
         repository = self.index.repository
         zero_oid = b"0" * len(object_id("blob", b"", repository.object_format))
-        with PrivateIndex(repository, self.index.deadline) as scratch_index:
-            scratch_index.copy_index_from(self.index.path)
-            scratch_index.put_entries(
-                b"0 %s 0\t%s" % (zero_oid, path) for path in self.survey.unmerged
-            )
-            trees = {0: scratch_index.write_tree()}
+        with PrivateIndex(repository, self.index.deadline) as scratch:
+            scratch.copy_index_from(self.index.path)
+            scratch.put_entries(b"0 %s 0\t%s" % (zero_oid, path) for path in self.survey.unmerged)
+            trees = {0: scratch.write_tree()}
             for stage, entries in self.survey.conflicts.items():
-                scratch_index.git("read-tree", "--empty")
-                scratch_index.put_entries(
-                    b"%s 0\t%s" % tuple(entry.split(b"\t", 1)) for entry in entries
-                )
-                trees[stage] = scratch_index.write_tree()
+                scratch.git("read-tree", "--empty")
+                scratch.put_entries(b"%s 0\t%s" % tuple(entry.split(b"\t", 1)) for entry in entries)
+                trees[stage] = scratch.write_tree()
         return trees
 
     def _write_files_tree(
@@ -295,9 +287,8 @@ class _WorktreeCapture:
         unreachable_paths = set(filter(self._is_unreachable_by_git, to_drop - deleted_attributes))
         index.update_paths("--force-remove", sorted(unreachable_paths))
         oids = unfiltered.load_record(index.repository)
-        unfiltered.add_unfiltered_to_index(
-            index, {path: oids[path] for path in paths if path in oids}
-        )
+        recorded = {path: oids[path] for path in paths if path in oids}
+        unfiltered.add_unfiltered_to_index(index, recorded)
         to_add = [path for path in paths if path not in to_drop and path not in oids]
         self._add_files([*sorted(to_drop - deleted_attributes - unreachable_paths), *to_add])
         our_entries = _choose_conflict_sides(survey)
@@ -320,9 +311,8 @@ class _WorktreeCapture:
         if conversion.has_conversion_cache(repository) or unfiltered.load_record(repository):
             return None
         writer = TreeWriter(repository, self.objects)
-        tree = writer.write_changed_tree(
-            base, deleted, self.read, set(self.read).difference(survey.changed)
-        )
+        added_paths = set(self.read).difference(survey.changed)
+        tree = writer.write_changed_tree(base, deleted, self.read, added_paths)
         self.writer = writer if tree is not None else None
         self.index.require_time_left("write-tree")
         return tree
@@ -430,12 +420,10 @@ class _WorktreeCapture:
             return conversion.ConvertedFiles()
         terms = self.limits.terms({*self.also, *self.included}, self.also)
         conversion_search = conversion.ConversionSearch(self.index, self.objects, rules, terms)
-        inexact_files = conversion_search.find_converted_files(self.unread | self.as_is.keys())
-        filtered = {quote_path(path) for path in inexact_files.required}.intersection(
-            self.converted
-        )
-        self.converted = sorted({*map(quote_path, inexact_files.skipped), *filtered})
-        return inexact_files
+        inexact = conversion_search.find_converted_files(self.unread | self.as_is.keys())
+        filtered = {quote_path(path) for path in inexact.required}.intersection(self.converted)
+        self.converted = sorted({*map(quote_path, inexact.skipped), *filtered})
+        return inexact
 
     def _omit_file(self, path: bytes, reason: str) -> None:
         self.unread.add(path)

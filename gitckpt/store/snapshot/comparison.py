@@ -76,10 +76,8 @@ def _is_directory(repository: Repository, contents: Snapshot, change: PathDiffer
 def find_wrong_modes(
     repository: Repository, directories: Collection[bytes], modes: Mapping[bytes, int]
 ) -> list[str]:
-    unrestored_paths = exact_files.find_unrestored_paths(
-        repository.worktree or "", directories, modes
-    )
-    return [f"the mode or directory {path.decode('utf-8', 'replace')}" for path in unrestored_paths]
+    paths = exact_files.find_unrestored_paths(repository.worktree or "", directories, modes)
+    return [f"the mode or directory {path.decode('utf-8', 'replace')}" for path in paths]
 
 
 def unexpected_changes(
@@ -150,9 +148,8 @@ def make_comparable_trees(
             oids |= {path: raw_oids[path] for path in paths if path in raw_oids}
             index.git("read-tree", side.files)
             entries = [(mode, path) for path, mode, *_ in index.list_entries() if path in oids]
-            index.put_entries(
-                b"%s %s 0\t%s" % (mode, oids[path].encode(), path) for mode, path in entries
-            )
+            lines = (b"%s %s 0\t%s" % (mode, oids[path].encode(), path) for mode, path in entries)
+            index.put_entries(lines)
             trees.append(index.write_tree())
     return trees[0], trees[1]
 

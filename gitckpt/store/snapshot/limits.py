@@ -164,18 +164,15 @@ class Limits:
     def git_settings(self, repository: Repository) -> ConversionSettings:
         if self.configured is not None:
             return self.configured
-        return ConversionSettings.from_git_settings(
-            config.read_settings(repository, f"^({attributes.SETTINGS})")
-        )
+        values = config.read_settings(repository, f"^({attributes.SETTINGS})")
+        return ConversionSettings.from_git_settings(values)
 
     def terms(self, included: Collection[bytes], regardless: Collection[bytes]) -> RawStorageRules:
         """Return the conditions for keeping the raw bytes of files that git converts.
 
         Files in `regardless` are always kept, files that look like secrets only if in `included`.
         """
-        from gitckpt.git.contents.conversion import (
-            RawStorageRules,  # needed only if git converts files
-        )
+        from gitckpt.git.contents.conversion import RawStorageRules  # only if git converts files
 
         return RawStorageRules(
             self.max_file_size,

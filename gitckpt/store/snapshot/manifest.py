@@ -186,12 +186,10 @@ def write(repository: Repository, objects: ObjectDatabase, content: Snapshot) ->
     return tree
 
 
-def contents_of(
-    checkpoint: Checkpoint, repository: Repository, objects: ObjectDatabase
-) -> Snapshot:
-    bounds.require_sound_snapshot(repository, checkpoint.tree, checkpoint.git_sha)
-    contents = read(repository, objects, checkpoint.tree, checkpoint.git_sha)
-    return replace(contents, is_of_commit=checkpoint.worktree is None)
+def contents_of(captured: Checkpoint, repository: Repository, objects: ObjectDatabase) -> Snapshot:
+    bounds.require_sound_snapshot(repository, captured.tree, captured.git_sha)
+    contents = read(repository, objects, captured.tree, captured.git_sha)
+    return replace(contents, is_of_commit=captured.worktree is None)
 
 
 def read(
@@ -396,9 +394,8 @@ def set_index_to_snapshot(
         index.edit_index("read-tree", *(["--reset", staged_tree] if staged_tree else ["--empty"]))
     else:  # takes half the time, as few entries differ
         changes = diff.diff_trees(index.repository, listed, staged_tree)
-        index.put_entries(
-            item.index_info_line for item in sorted(changes, key=lambda item: item.status != "D")
-        )
+        changes = sorted(changes, key=lambda item: item.status != "D")
+        index.put_entries(item.index_info_line for item in changes)
     index.put_entries(index_lines_of_conflicts(index.repository, contents))
     add_intent_entries(index, contents, contents.flags.get(INTENT, ()))
     for flag in (ASSUMED, SKIPPED):

@@ -9,14 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 from gitckpt.git.contents import exact_files
 from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.process import Child, GitError
+from gitckpt.git.worktree import administration, modules
 from gitckpt.git.worktree import index as intent
-from gitckpt.git.worktree import modules
-from gitckpt.git.worktree.administration import (
-    TRIES,
-    disable_filters,
-    find_failing_filters,
-    has_file_changed,
-)
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.arguments import quote_path
 from gitckpt.model.checkpoint import Omitted
@@ -154,9 +148,8 @@ def survey_worktree(index: PrivateIndex) -> tuple[GitStatus, bytes | None]:
         processes.insert(0, index.start_git("ls-files", "-v", "-z"))
         sparse_settings = intent.read_sparse_checkout(index.repository)  # while git status runs
         survey = GitStatus()
-        survey.leading = all_parents_of(
-            _read_index_flags(index.wait_for_output(processes[0]), survey)
-        )
+        paths = _read_index_flags(index.wait_for_output(processes[0]), survey)
+        survey.leading = all_parents_of(paths)
         if _clear_index_flags(index, survey, is_sparse=sparse_settings is not None):
             processes.append(index.take_status_process())
             processes[1].kill_process_group()
@@ -172,10 +165,9 @@ def survey_worktree(index: PrivateIndex) -> tuple[GitStatus, bytes | None]:
     _exclude_git_dirs(scan.top, survey)
     # `git status` shows an intent-to-add entry without a file like an empty file, and no modes.
     empty_oid = intent.intent_to_add_oid(index.repository.object_format) if survey.vanished else b""
-    vanished_intents = [path for path, oid in survey.vanished.items() if oid == empty_oid]
-    intent_modes = intent.find_intent_to_add_entries(
-        index, [*survey.flags.get(INTENT, ()), *vanished_intents]
-    )
+    intent_paths = [*survey.flags.get(INTENT, ())]
+    intent_paths += [path for path, oid in survey.vanished.items() if oid == empty_oid]
+    intent_modes = intent.find_intent_to_add_entries(index, intent_paths)
     survey.flags.update(intent_flags(intent_modes))
     intent.drop_cached_trees(index, sorted(intent_modes))
 
@@ -196,7 +188,7 @@ def survey_worktree(index: PrivateIndex) -> tuple[GitStatus, bytes | None]:
 
 def _wait_for_git_status(index: PrivateIndex, children: list[Child]) -> bytes:
     options: list[str] = []
-    remaining_tries = TRIES
+    remaining_tries = administration.TRIES
     while True:
         try:
             return index.wait_for_output(children[-1])
@@ -204,11 +196,11 @@ def _wait_for_git_status(index: PrivateIndex, children: list[Child]) -> bytes:
             remaining_tries -= 1
             if options:
                 raise
-            if remaining_tries and has_file_changed(error):
+            if remaining_tries and administration.has_file_changed(error):
                 index.delete_lock()
             # Files that need a failing required filter count as changed.
-            elif failed_filters := find_failing_filters(index.repository, error):
-                options = disable_filters(failed_filters)
+            elif failed_filters := administration.find_failing_filters(index.repository, error):
+                options = administration.disable_filters(failed_filters)
             else:
                 raise
         children.append(index.take_status_process(*options))

@@ -110,10 +110,8 @@ class WorktreeOpener:
         except OSError as error:
             hint = "choose another directory: git ckpt resume --into DIR"
             raise WorktreeError(f"cannot make {root}: {error.strerror}", hint=hint) from None
-        with (
-            private_dirs.hold_directory_open(root),
-            ownership.temporary_path(repository, path) as new_path,
-        ):
+        temporary_path = ownership.temporary_path(repository, path)
+        with private_dirs.hold_directory_open(root), temporary_path as new_path:
             failing_paths = self._add_worktree(new_path)
             with contextlib.closing(_open_worktree(repository, new_path)) as worktree:
                 remarks, failing_paths = self._restore_files(worktree, failing_paths)
@@ -351,9 +349,8 @@ def fill_worktree(
                 unfiltered.forget_unfiltered_files(worktree, raw_oids)
             if unfiltered.uses_git_annex(worktree):
                 blobs = blobs_of(worktree, contents.files).items()
-                unfiltered.populate_annexed_files(
-                    index, {path: oid for path, oid in blobs if path not in raw_oids}
-                )
+                annexed = {path: oid for path, oid in blobs if path not in raw_oids}
+                unfiltered.populate_annexed_files(index, annexed)
             manifest.set_index_to_snapshot(index, contents, commit, contents.files)
             index.replace_user_index()
         operation.restore_operation(worktree, contents.operation)
@@ -407,12 +404,10 @@ def _write_files(index: PrivateIndex, contents: Snapshot) -> list[bytes]:
         # Captured files that the sparse checkout excludes.
         captured_skips = set(contents.flags.get(SKIPPED, ()))
         skipped_paths = [path for path, *_, tag in index.list_entries() if tag == b"S"]
-        if to_check_out := [path for path in skipped_paths if path not in captured_skips]:
-            index.update_paths("--no-skip-worktree", to_check_out)
+        if to_write := [path for path in skipped_paths if path not in captured_skips]:
+            index.update_paths("--no-skip-worktree", to_write)
             arguments = ("checkout-index", "--force", "--index", "-z", "--stdin")
-            index.run(
-                *options, *PARALLEL, *arguments, data=encode_paths(to_check_out), env=fetch_env
-            )
+            index.run(*options, *PARALLEL, *arguments, data=encode_paths(to_write), env=fetch_env)
 
     tree = contents.files
     paths, failing_paths = unfiltered.write_files_despite_filters(

@@ -109,9 +109,8 @@ def is_locked_by_gitckpt(git_dir: str) -> bool:
 
 
 def is_locked_by_user(git_dir: str) -> bool:
-    return administration.read_lock_reason(git_dir) is not None and not is_locked_by_gitckpt(
-        git_dir
-    )
+    is_locked = administration.read_lock_reason(git_dir) is not None
+    return is_locked and not is_locked_by_gitckpt(git_dir)
 
 
 def is_worktree_deleted(repository: Repository, git_dir: str, path: str) -> bool:

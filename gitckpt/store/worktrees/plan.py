@@ -202,10 +202,8 @@ def _choose_use_or_adopt(situation: ResumeFacts, state: PathState) -> str:
 def _require_no_submodules(entry: WorktreeEntry, path: str) -> None:
     if entry.has_submodules:
         message = f"{path} is gone, but {entry.git_dir} has repositories of its submodules"
-        removal = (
-            f"else, when you need none of these: git worktree remove -f -f {shell_quoted(path)}"
-        )
-        hint = f"if the worktree was moved: git worktree repair NEW-PATH; {removal}"
+        other = f"else, when you need none of these: git worktree remove -f -f {shell_quoted(path)}"
+        hint = f"if the worktree was moved: git worktree repair NEW-PATH; {other}"
         raise WorktreeError(message, hint=hint)
 
 

@@ -82,10 +82,8 @@ def _is_reached(repository: Repository, linked: Iterable[str], commits: Iterable
 
 
 def _capture_index(repository: Repository, objects: ObjectDatabase, commit: str) -> Worktree:
-    base, operation_name = (
-        manifest.base_tree(repository, commit),
-        repository.operation_in_progress(),
-    )
+    base = manifest.base_tree(repository, commit)
+    operation_name = repository.operation_in_progress()
     empty_oid = intent.intent_to_add_oid(repository.object_format).decode("ascii")
     with PrivateIndex(repository) as index:
         by_stage: dict[int, list[bytes]] = defaultdict(list)
@@ -101,9 +99,8 @@ def _capture_index(repository: Repository, objects: ObjectDatabase, commit: str)
             index.git("read-tree", "--empty")
             index.put_entries(lines)
             trees[stage_number] = index.write_tree()
-        index.put_entries(
-            line for stage in (1, 3, 2) for line in by_stage.get(stage, ())
-        )  # "ours" wins
+        # "Ours" wins.
+        index.put_entries(line for stage in (1, 3, 2) for line in by_stage.get(stage, ()))
         index.put_entries(by_stage.get(0, ()))
         files = index.write_tree()
     if (not trees or trees == {0: base}) and not flags and not operation_name:
@@ -180,13 +177,11 @@ def _clear_half_made(repository: Repository, owner: WorktreeOwner, directory: st
 def _extends_run(store: Checkpoints, newest: CheckpointInfo) -> bool:
     # A fetched checkpoint that was not adopted does not extend the local run.
     run, repository = str(newest.run), store.repository
-    if newest.trigger.startswith(IMPORT) or local_checkpoints.is_document_local(
-        repository, run, newest.oid
-    ):
+    is_local = local_checkpoints.is_document_local
+    if newest.trigger.startswith(IMPORT) or is_local(repository, run, newest.oid):
         return True
-    return run in ownership.worktrees_of_runs(
-        repository
-    )  # the file that lists local checkpoints may be lost
+    # The file that lists local checkpoints may be lost.
+    return run in ownership.worktrees_of_runs(repository)
 
 
 def _start_from_head(store: Checkpoints, checkpoint: Checkpoint) -> tuple[Checkpoint, str | None]:
@@ -244,10 +239,8 @@ def _gather_resume_facts(
 
 def _find_worktrees_dir(repository: Repository) -> tuple[str | None, tuple[str, str | None]]:
     try:
-        return opener.worktrees_dir(repository, settings.read_settings(repository).worktree_dir), (
-            "",
-            None,
-        )
+        configured = settings.read_settings(repository).worktree_dir
+        return opener.worktrees_dir(repository, configured), ("", None)
     except WorktreeError as error:
         return None, (error.message, error.hint)
 
@@ -285,9 +278,8 @@ def _describe_path(repository: Repository, path: str) -> PathState:
     entry = os.path.join(registry_dir, os.path.basename(git_dir or ""))
     is_kept = git_dir is not None and not has_git_dir and os.path.isdir(entry)
     owner = ownership.owner_in(entry) if is_kept else ownership.owner_at_path(repository, path)
-    behind = (
-        ownership.read_behind_id(entry if is_kept else git_dir or "") if owner is not None else None
-    )
+    owned_dir = entry if is_kept else git_dir or ""
+    behind = ownership.read_behind_id(owned_dir) if owner is not None else None
     return PathState(
         path,
         real,
@@ -316,10 +308,8 @@ def _find_branch(store: Checkpoints, checkpoint: Checkpoint) -> RunBranch | None
     if oldest.branch == checkpoint.branch and not oldest.trigger.startswith(IMPORT):
         return None
     ref = BRANCHES + checkpoint.branch
-    info, is_free = (
-        store.repository.cat_file.info(ref),
-        opener.is_branch_unused(store.repository, ref),
-    )
+    info = store.repository.cat_file.info(ref)
+    is_free = opener.is_branch_unused(store.repository, ref)
     used_in = () if is_free else tuple(opener.worktrees_with_branch(store.repository, ref))
     return RunBranch(checkpoint.branch, info[0] if info is not None else None, is_free, used_in)
 
@@ -337,11 +327,8 @@ def find_moved_worktrees(repository: Repository, runs: Collection[str]) -> dict[
     for run in set(runs) - moved_paths.keys():
         path = os.path.join(root, run)
         git_dir = administration.git_dir_of(path) or ""
-        if (
-            git_dir
-            and administration.owns_git_dir(repository, git_dir)
-            and not os.path.isdir(git_dir)
-        ):
+        is_owned = bool(git_dir) and administration.owns_git_dir(repository, git_dir)
+        if is_owned and not os.path.isdir(git_dir):
             moved_paths[run] = path
     return moved_paths
 

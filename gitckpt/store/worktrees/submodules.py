@@ -118,9 +118,8 @@ def _open_or_copy_submodule(
     own_refs = (prefix + submodule.checkpoint for prefix in ref_prefixes)
     refs = [*(ref for ref in own_refs if modules.has_ref(source, ref)), f"{ref_names.KEEP}*"]
     try:
-        with contextlib.closing(
-            modules.clone_submodule(superproject, source, worktree, path, refs)
-        ) as copy:
+        copy = modules.clone_submodule(superproject, source, worktree, path, refs)
+        with contextlib.closing(copy):
             local_checkpoints.copy_lines(source, copy, [submodule.checkpoint])
             repository = modules.attach_worktree(copy, modules.checkout_path(worktree, path) or "")
     except GitError as error:  # git does not copy a repository with missing objects
