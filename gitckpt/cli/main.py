@@ -164,10 +164,8 @@ def _report_bug(error: Exception, argv: list[str]) -> int:
     try:
         # Without arguments: they may be private.
         command = next((argument for argument in argv if argument in COMMANDS), "…")
-        log_entry = (
-            f"gitckpt {__version__}: git ckpt {command}\n{error_log.format_traceback(error)}"
-        )
-        log_path = error_log.append_to_log(discover_repository(), log_entry)
+        entry = f"gitckpt {__version__}: git ckpt {command}\n{error_log.format_traceback(error)}"
+        log_path = error_log.append_to_log(discover_repository(), entry)
         hint = f"report this bug with the end of the log {log_path}"
     except CkptError:
         import traceback

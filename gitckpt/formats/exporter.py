@@ -289,9 +289,8 @@ def _record_export(store: Checkpoints, full_path: str, data: bytes) -> None:
         lines = [f"{key} {oid}\n" for key, oid in exports.items()][-_MAX_EXPORTS:]
         try:
             data = "".join(lines).encode("ascii")
-            regular.write_private_file(
-                path, data, flushed=True, opener=private_dirs.open_private_file
-            )
+            opener = private_dirs.open_private_file
+            regular.write_private_file(path, data, flushed=True, opener=opener)
         except OSError as error:
             hint = f"{full_path} was written; to replace that file later: --force"
             raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None

@@ -243,12 +243,9 @@ class Importer:
         return limits.reason_not_captured(self._store.repository, self._limits, path)
 
     def _list_capturable_files(self, directory: str) -> set[str] | None:
-        has_top = self._top is not None
-        return (
-            limits.captured_below(self._store.repository, self._limits, directory)
-            if has_top
-            else None
-        )
+        if self._top is None:
+            return None
+        return limits.captured_below(self._store.repository, self._limits, directory)
 
     @cached_property
     def _limits(self) -> limits.Limits:
@@ -361,11 +358,8 @@ class Importer:
         )
         path, untrusted = stored_path(item.source.path), None if item.time.is_trusted else True
         imported = Imported(path, item.original, times.to_text(store.clock()), untrusted)
-        details: draft.CheckpointDetails = {
-            "trigger": trigger_of(record.format),
-            "errors": record.errors,
-        }
-        details["pipeline"] = pipeline
+        details: draft.CheckpointDetails = {"trigger": trigger_of(record.format)}
+        details |= {"errors": record.errors, "pipeline": pipeline}
         checkpoint, fields, state = draft.make_checkpoint(
             conversion.make_valid_label(record.phase),
             conversion.make_checkpoint_state(item),
@@ -395,23 +389,18 @@ class Importer:
                 claim = None if self._fork and claim.existing_run() is not None else claim
         if self._dry_run:
             return [replace(first.checkpoint, run=run)]
-        for draft_ in drafts:
-            draft_.fields["run"] = run
+        for one in drafts:
+            one.fields["run"] = run
         options: Any = {"starts_run": newest is None, "claim": claim, "is_apart": True}
-        first_proposal = Proposal(
-            first.fields, first.state, is_ours=first.needs_no_trust, **options
-        )
+        proposal = Proposal(first.fields, first.state, is_ours=first.needs_no_trust, **options)
         later_proposals = [
-            Proposal(draft_.fields, draft_.state, is_ours=draft_.needs_no_trust, is_apart=True)
-            for draft_ in drafts[1:]
+            Proposal(one.fields, one.state, is_ours=one.needs_no_trust, is_apart=True)
+            for one in drafts[1:]
         ]
-        self._recorder.record_proposals(first_proposal, then=later_proposals)
-        for draft_ in drafts:
-            self._known.add_import(draft_.item.original, draft_.checkpoint.id)
-        return [
-            draft.complete_checkpoint(draft_.checkpoint, draft_.fields, draft_.state)
-            for draft_ in drafts
-        ]
+        self._recorder.record_proposals(proposal, then=later_proposals)
+        for one in drafts:
+            self._known.add_import(one.item.original, one.checkpoint.id)
+        return [draft.complete_checkpoint(one.checkpoint, one.fields, one.state) for one in drafts]
 
     def _find_unused_run_id(self, item: ParsedFile) -> str:
         start_stamp = times.to_run_id_stamp(item.time.started)

@@ -36,9 +36,8 @@ def to_text(instant: int) -> str:
     days, second = divmod(seconds, _DAY)
     minutes, second = divmod(second, 60)
     hour, minute = divmod(minutes, 60)
-    return (
-        f"{_dates.get(days) or _date_text(days)}T{hour:02d}:{minute:02d}:{second:02d}.{micros:06d}Z"
-    )
+    date = _dates.get(days) or _date_text(days)
+    return f"{date}T{hour:02d}:{minute:02d}:{second:02d}.{micros:06d}Z"
 
 
 def _date_text(days: int) -> str:

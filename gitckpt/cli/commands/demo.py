@@ -176,9 +176,8 @@ class _Demo:
         job_lines = [line for line in output if line.startswith("job: ")]
         self.check("research and part 1 were not done again", job_lines == _LAST_LINES)
         app = _read_files(self.cwd).get("app.py", b"")
-        self.check(
-            "the work is whole", app.endswith(b"import part_1\nimport part_2\nimport part_3\n")
-        )
+        parts = b"import part_1\nimport part_2\nimport part_3\n"
+        self.check("the work is whole", app.endswith(parts))
         self.run_and_show("git ckpt list")
 
     def print_conclusion(self) -> bool:

@@ -50,9 +50,8 @@ def _facts_as_text(facts: Mapping[str, str | int | None]) -> dict[str, str | int
     if start is not None:
         texts["maintenance"] = f"{start}, {outcome}{'' if end is None else f' at {end}'}"
     if foreign:
-        texts["foreign_refs"] = (
-            f"{terminal.plural(int(foreign), 'ref')} of another tool below refs/checkpoints"
-        )
+        refs = terminal.plural(int(foreign), "ref")
+        texts["foreign_refs"] = f"{refs} of another tool below refs/checkpoints"
     if files:
         leftovers = f"{terminal.plural(int(files), 'file')} of killed processes"
         leftovers += f", {terminal.size_text(int(size or 0))}"
@@ -117,10 +116,9 @@ def _print_findings(findings: Sequence[Finding]) -> None:
 
 def _summary_text(report: Report) -> str:
     summary = f"looked at {terminal.plural(report.checked['checkpoints'], 'checkpoint')}: "
-    summary += (
-        terminal.plural(len(report.findings), "finding") if report.findings else "nothing is wrong"
-    )
-    repaired_count = sum(finding.repaired for finding in report.findings)
+    findings = report.findings
+    summary += terminal.plural(len(findings), "finding") if findings else "nothing is wrong"
+    repaired_count = sum(finding.repaired for finding in findings)
     return f"{summary}, {repaired_count} repaired" if repaired_count else summary
 
 

@@ -55,10 +55,8 @@ def import_files(
     for file in imported_files:
         _print_imported_file(file, dry_run=dry_run)
     if reader.left:
-        skipped_count = terminal.plural(len(reader.left), "file")
-        terminal.remark(
-            f"skipped files that no snapshot captures: {skipped_count}, such as {reader.left[0]}"
-        )
+        skipped = f"{terminal.plural(len(reader.left), 'file')}, such as {reader.left[0]}"
+        terminal.remark(f"skipped files that no snapshot captures: {skipped}")
     _print_summary(imported_files, dry_run=dry_run)
     return exit_code
 

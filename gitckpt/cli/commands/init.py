@@ -89,9 +89,8 @@ def allow_settings(
         options.refuse_if(dry_run or forget or as_json, problem, "leave out the other option")
         _allow_secret(secret)
         return
-    options.refuse_if(
-        forget and (dry_run or as_json), "--forget prints no settings", "leave out the other option"
-    )
+    problem = "--forget prints no settings"
+    options.refuse_if(forget and (dry_run or as_json), problem, "leave out the other option")
     with open_store() as store:
         if forget:
             outcome = "built-in values apply again where gitckpt.toml weakens them"
@@ -138,10 +137,8 @@ def _allow_secret(secret: str) -> None:
         is_missing = not is_secret_digest(secret) and not os.path.lexists(path)
         options.refuse_if(is_missing, f"there is no file {secret!r}", hint)
         is_new = store.settle(secret)
-    outcome = (
-        "is declared no secret on this machine now" if is_new else "was declared no secret before"
-    )
-    terminal.remark(f"{secret} {outcome}")
+    now, before = "is declared no secret on this machine now", "was declared no secret before"
+    terminal.remark(f"{secret} {now if is_new else before}")
 
 
 BASH = """\

@@ -70,15 +70,13 @@ def remove_checkpoints(
 
 def _require_user_consent(store: Store, names: Sequence[str]) -> None:
     places = store.made_elsewhere(names)
-    lines = [f"{_kind_and_id(name)} was made in {place}" for name, place in places.items()]
-    if not lines or (
-        terminal.can_ask_user() and terminal.user_confirms("Remove all?", intro=lines)
-    ):
+    rows = [f"{_kind_and_id(name)} was made in {place}" for name, place in places.items()]
+    if not rows or (terminal.can_ask_user() and terminal.user_confirms("Remove all?", intro=rows)):
         return
-    others = f" (and {len(lines) - 1} more of other worktrees)" if len(lines) > 1 else ""
+    others = f" (and {len(rows) - 1} more of other worktrees)" if len(rows) > 1 else ""
     short_ids = " ".join(_kind_and_id(name).partition(" ")[2] for name in names)
     hint = f"to remove all of them anyway: git ckpt remove --force {short_ids}"
-    raise UsageError(f"{lines[0]}{others}; nothing was removed", hint=hint)
+    raise UsageError(f"{rows[0]}{others}; nothing was removed", hint=hint)
 
 
 def _kind_and_id(name: str) -> str:
@@ -205,9 +203,8 @@ def _expiry_rows(result: ExpireResult, *, dry_run: bool) -> list[tuple[str, str,
         if entry.run not in runs or entry.id in result.squashed
     ]
     reasons += [("failed", entry, error.message) for entry, error in result.failed]
-    return rows + [
-        (status, terminal.short_id(info.id), info.label, why) for status, info, why in reasons
-    ]
+    rows += [(state, terminal.short_id(info.id), info.label, why) for state, info, why in reasons]
+    return rows
 
 
 def _summary_text(result: ExpireResult, verb: str) -> str:

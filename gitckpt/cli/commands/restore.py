@@ -164,9 +164,8 @@ def _print_result(
     if result.unfiltered:
         from gitckpt.git.contents.unfiltered import unfiltered_files_error
 
-        raise unfiltered_files_error(
-            result.unfiltered, f"git ckpt restore {result.checkpoint[:SHORT]}"
-        )
+        command = f"git ckpt restore {result.checkpoint[:SHORT]}"
+        raise unfiltered_files_error(result.unfiltered, command)
 
 
 def _result_as_json(result: RestoreResult) -> dict[str, Any]:

@@ -60,12 +60,9 @@ def resume_run(
     worktree: cd "$(git ckpt resume --no-run ID)". An existing worktree keeps its unsaved changes.
     """
     directory = os.path.abspath(into) if into else None
-    run_options: ResumeOptions = {
-        "directory": directory,
-        "phase": from_,
-        "accept_changes": accept_changes,
-    }
-    run_options |= {"trust": trust, "take_over": take_over, "holder": "git ckpt resume"}
+    run_options: ResumeOptions = {"directory": directory, "phase": from_, "trust": trust}
+    run_options |= {"accept_changes": accept_changes, "take_over": take_over}
+    run_options["holder"] = "git ckpt resume"
     if inputs := [*(input_ or []), *(["force=yes"] if force else [])]:
         from gitckpt.cli.driver import parse_inputs
 
@@ -86,7 +83,7 @@ def resume_run(
         elif not (no_run or fork or rewind):
             _require_newest(store, checkpoint)
         if fork or rewind or (checkpoint.run is not None and not no_run):
-            _require_local_or_trusted(store, checkpoint, trusted=trust, fork=fork)
+            _require_local_or_trusted(store, checkpoint, trust=trust, fork=fork)
         if fork:
             from gitckpt.durable.run.run import Run
 
@@ -148,10 +145,7 @@ def _describe_resumption(store: Store, newest: Checkpoint) -> tuple[str, list[st
 
 
 def _ask_for_run(store: Store, candidates: Sequence[Checkpoint]) -> Checkpoint:
-    lines = [
-        _describe_resumption(store, checkpoint)[0] or str(checkpoint.run)
-        for checkpoint in candidates
-    ]
+    lines = [_describe_resumption(store, newest)[0] or str(newest.run) for newest in candidates]
     hint = "name the run: git ckpt resume RUN"
     if not terminal.can_ask_user():
         raise AmbiguousError(f"{len(candidates)} runs could be meant", lines, hint=hint)
@@ -200,13 +194,11 @@ def _find_latest_checkpoint(store: Store) -> Checkpoint:
         raise
 
 
-def _require_local_or_trusted(
-    store: Store, checkpoint: Checkpoint, *, trusted: bool, fork: bool
-) -> None:
+def _require_local_or_trusted(store: Store, target: Checkpoint, *, trust: bool, fork: bool) -> None:
     # A fork starts a new run in this repository, so it does not adopt the old run.
-    checkpoints = [checkpoint]
-    if not fork and checkpoint.run is not None:
-        checkpoints.insert(0, store.newest(checkpoint.run))
+    checkpoints = [target]
+    if not fork and target.run is not None:
+        checkpoints.insert(0, store.newest(target.run))
     if all(map(store.is_ours, checkpoints)):
         return
     from gitckpt.durable.driver.pipelines import Pipelines
@@ -216,7 +208,7 @@ def _require_local_or_trusted(
         for line in lines:
             terminal.remark(f"  {line}")
 
-    Pipelines(store).require_ours(checkpoints, trust=trusted, show=show_adoption, adopt=not fork)
+    Pipelines(store).require_ours(checkpoints, trust=trust, show=show_adoption, adopt=not fork)
 
 
 def _require_matching_options(
@@ -276,9 +268,8 @@ def _open_worktree(
         # A complete run cannot be resumed.
         is_complete = store.history(str(checkpoint.run)).summary.status == COMPLETE
         target = f"{checkpoint.id} --rewind" if is_complete else checkpoint.run
-        terminal.warn(
-            f"the run was continued elsewhere; to open its newest files: git ckpt resume {target}"
-        )
+        hint = f"to open its newest files: git ckpt resume {target}"
+        terminal.warn(f"the run was continued elsewhere; {hint}")
     target = None if opened.made else _abandoned_rewind_target(store, checkpoint)
     if target is not None:
         finish = f"to finish: git ckpt resume {target} --rewind"
@@ -326,11 +317,9 @@ def _rewind_or_repeat(
         terminal.remark(f"run {run.id} is back at checkpoint {place}")
     if phase is not None:
         phase_names = ", ".join(run.completed) or "none"
-        terminal.remark(
-            f"run {run.id} will repeat {phase!r} and later phases; complete phases: {phase_names}"
-        )
+        repeated = f"run {run.id} will repeat {phase!r} and later phases"
+        terminal.remark(f"{repeated}; complete phases: {phase_names}")
         if checkpoint.attempt is not None:  # otherwise people or scripts repeat the phase
-            terminal.remark(
-                "the run's program repeats the phase when it calls Run.resume(store, RUN)"
-            )
+            cause = "when it calls Run.resume(store, RUN)"
+            terminal.remark(f"the run's program repeats the phase {cause}")
     terminal.out_path(run.path)

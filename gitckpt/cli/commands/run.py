@@ -57,11 +57,8 @@ def run_pipeline(
     mode = pipelines.parse_autonomy(autonomy) if autonomy is not None else None
     name, subject = pipeline, pipeline
     if pipeline.endswith(".md") or (os.path.isfile(pipeline) and os.sep in pipeline):
-        name, subject, inputs = (
-            "plan-to-pr",
-            make_branch_slug(pipeline),
-            {"plan": pipeline, **inputs},
-        )
+        name, subject = "plan-to-pr", make_branch_slug(pipeline)
+        inputs = {"plan": pipeline, **inputs}
     elif pipeline == "plan-to-pr" and inputs.get("plan"):
         subject = make_branch_slug(inputs["plan"])
     if dry_run:
@@ -76,16 +73,14 @@ def _parse_time_limit(age: str | None) -> int | None:
     return times.parse_age(age) if age is not None else None
 
 
-def _start_run(
-    pipeline: str, inputs: Mapping[str, str], arguments: str, **start_options: Any
-) -> int:
+def _start_run(pipeline: str, inputs: Mapping[str, str], arguments: str, **run_options: Any) -> int:
     from gitckpt.cli import driver
     from gitckpt.durable.driver.pipelines import Pipelines
 
-    start_options["holder"] = f"git ckpt {terminal.escape_text(arguments)}"
+    run_options["holder"] = f"git ckpt {terminal.escape_text(arguments)}"
     with open_store() as store:
         return driver.drive_pipeline(
-            lambda observer: Pipelines(store, observer).run(pipeline, inputs, **start_options)
+            lambda observer: Pipelines(store, observer).run(pipeline, inputs, **run_options)
         )
 
 
@@ -155,11 +150,8 @@ def loop_agent(
     input_texts = {name: str(value) for name, value in inputs.items() if value} | {"plan": plan}
     input_texts |= {"issues": " ".join(issue)} if issue else {}
     input_texts |= {"until_tests_pass": "yes"} if until_tests_pass else {}
-    start_options = {
-        "about": make_branch_slug(plan),
-        "base": base,
-        "timeout": _parse_time_limit(timeout),
-    }
+    start_options: dict[str, Any] = {"about": make_branch_slug(plan), "base": base}
+    start_options["timeout"] = _parse_time_limit(timeout)
     return _start_run("loop", input_texts, f"loop {plan}", **start_options)
 
 

@@ -41,9 +41,8 @@ def show_checkpoint(
         if as_json or state:
             from gitckpt.model import jsonable
 
-            terminal.out_json(
-                (jsonable.state_to_json if state else jsonable.checkpoint_to_json)(checkpoint)
-            )
+            to_json = jsonable.state_to_json if state else jsonable.checkpoint_to_json
+            terminal.out_json(to_json(checkpoint))
             return
         _print_checkpoint(store, checkpoint)
 

@@ -243,9 +243,8 @@ def _step_row(
 
     record = machine.find_record(graph, state, name)
     mark, status = ">" if name == position.step else " ", view.get_status(position, name, record)
-    agent, last_updated, notes = (
-        str(record.get(key) or "") for key in ("agent", "last_updated", "notes")
-    )
+    keys = ("agent", "last_updated", "notes")
+    agent, last_updated, notes = (str(record.get(key) or "") for key in keys)
     progress = _progress_text(read_progress(record))
     return [mark, name, status, agent, progress, _drop_second_fraction(last_updated), notes]
 

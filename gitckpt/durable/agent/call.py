@@ -411,9 +411,8 @@ class AgentRunner:
         data = prompt.encode("utf-8", "replace")
         if self.client.prompt == clients.ARGUMENT:
             if len(data) > MAX_ARGUMENT:
-                problem = (
-                    f"the prompt has {len(data)} bytes; an argument has at most {MAX_ARGUMENT}"
-                )
+                limit = f"an argument has at most {MAX_ARGUMENT}"
+                problem = f"the prompt has {len(data)} bytes; {limit}"
                 hint = f'set prompt = "{clients.STDIN}" for the agent {self.client.name}'
                 raise UsageError(problem, hint=hint)
             if data.startswith(b"-"):

@@ -74,9 +74,8 @@ def _require_loop_options(run_inputs: RunInputs, option: Callable[[str], str]) -
 
     loop.parse_loop_options(option)
     try:
-        loop.require_valid_template(
-            run_inputs.contents.get("prompt", b"").decode("utf-8", "replace")
-        )
+        template = run_inputs.contents.get("prompt", b"").decode("utf-8", "replace")
+        loop.require_valid_template(template)
     except PhaseFailed as error:
         raise UsageError(error.message, hint=error.hint) from None
 
@@ -243,11 +242,9 @@ def approve_agents(
         settings.record_approval(repository, new_digests)
 
 
-def require_approved_agents(
-    repository: Repository, run: str, called: Iterable[AgentClient]
-) -> None:
+def require_approved_agents(repository: Repository, run: str, used: Iterable[AgentClient]) -> None:
     digests = settings.read_approved_digests(repository)
-    new_clients = [client for client in dict.fromkeys(called) if _digest_of(client) not in digests]
+    new_clients = [client for client in dict.fromkeys(used) if _digest_of(client) not in digests]
     if new_clients:
         changes = [f"the agent {client.name} is {client.command}" for client in new_clients]
         raise attempts.Changed(run, changes)
@@ -265,17 +262,13 @@ def require_installed_agents(
         for role in _ROLES if phase.use else ():
             try:
                 name = fill_placeholders(phase.options.get(role, ""), values)
-                program = (
-                    find_client(name, clients).find_missing_program(env, ".") if name else None
-                )
+                tool = find_client(name, clients).find_missing_program(env, ".") if name else None
             except (KeyError, UsageError):
                 continue  # the phase itself reports unknown values and bad commands
-            if program is not None and (os.sep not in program or os.path.isabs(program)):
-                hint = (
-                    f"install it, or choose another {role}: --{role} CLIENT of git ckpt loop and "
-                )
-                hint += f"review, -i {role}=CLIENT of git ckpt run"
-                raise attempts.AgentUnusable(f"the {role} is not installed: {program}", hint=hint)
+            if tool is not None and (os.sep not in tool or os.path.isabs(tool)):
+                hint = f"install it, or choose another {role}: --{role} CLIENT of git ckpt loop "
+                hint += f"and review, -i {role}=CLIENT of git ckpt run"
+                raise attempts.AgentUnusable(f"the {role} is not installed: {tool}", hint=hint)
 
 
 def find_called_clients(
@@ -389,9 +382,8 @@ class RunDriver:
 
     def drive_run(self) -> DriveResult:
         session = self._session
-        tag = DriverEnvTag(
-            session.id, session.hold.lease.token, session.store.repository.common_dir
-        )
+        token, directory = session.hold.lease.token, session.store.repository.common_dir
+        tag = DriverEnvTag(session.id, token, directory)
         try:
             with Watchdog(tag) as watchdog:
                 return self._drive_phases(watchdog)
@@ -492,11 +484,9 @@ class RunDriver:
         new_suspects = [hits[path] for path in sorted(hits) if path not in self._reported_suspects]
         if new_suspects:
             self._reported_suspects.update(hits)
-            locations = join_first(
-                [f"{hit.path}:{hit.line} ({hit.rule})" for hit in new_suspects], 3
-            )
+            places = join_first([f"{hit.path}:{hit.line} ({hit.rule})" for hit in new_suspects], 3)
             advice = f"if it is not a secret: git ckpt allow --secret {new_suspects[0].digest}"
-            self._observer.warn(f"captured text that looks like a secret: {locations}; {advice}")
+            self._observer.warn(f"captured text that looks like a secret: {places}; {advice}")
 
 
 def redo_phase(run: Run, name: str, state_keys: Iterable[str]) -> None:

@@ -195,16 +195,14 @@ class Pipelines:
         for checkpoint in checkpoints:
             if trusting.is_trusted(store, checkpoint):
                 continue
-            head_oid = (
-                store.heads.read_head(checkpoint.run)[0] if checkpoint.run is not None else ""
-            )
+            head = store.heads.read_head(checkpoint.run)[0] if checkpoint.run is not None else ""
             commands = driver.list_remaining_commands(store, checkpoint)
             lines = trusting.describe(store, checkpoint, commands)
             if not trust:
                 raise trusting.trust_error(store, checkpoint, lines)
             show(checkpoint.run or checkpoint.id, lines)
             if adopt and checkpoint.run is not None:
-                trusting.adopt(store, checkpoint.run, head_oid)
+                trusting.adopt(store, checkpoint.run, head)
 
     def refactor(self, run: str, task: str) -> None:
         """Change the task of a running review; the coding agent gets it in the next cycle."""
@@ -343,9 +341,8 @@ def describe_next_phase(store: Store, newest: Checkpoint) -> tuple[str, list[str
     except CkptError:
         return "", []
     completed = pipeline.completed
-    agents = driver.find_called_agents(
-        definition, completed, driver.placeholder_values(newest, definition, {})
-    )
+    values = driver.placeholder_values(newest, definition, {})
+    agents = driver.find_called_agents(definition, completed, values)
     for phase in definition.phases:
         if phase.name not in completed:
             return f"{phase.name}: {phase.run if phase.run is not None else phase.use}", agents

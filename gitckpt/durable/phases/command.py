@@ -259,10 +259,8 @@ def perform_agent_phase(context: PhaseContext) -> PhaseResult:
     return PhaseResult(known_values or None, answer.code, answer.tail)
 
 
-def require_installed(
-    client: AgentClient, env: Texts, run: RunSession, role: str = "agent"
-) -> None:
-    missing_program = client.find_missing_program(env, run.path)
+def require_installed(agent: AgentClient, env: Texts, run: RunSession, role: str = "agent") -> None:
+    missing_program = agent.find_missing_program(env, run.path)
     if missing_program is not None:
         resume_command = f"git ckpt resume {run.id}"
         hint = f"install {missing_program}, then: {resume_command}; "

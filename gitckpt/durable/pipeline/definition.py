@@ -106,9 +106,8 @@ class PipelineDefinition:
         changed_values = _nondefault_values(self, PipelineDefinition("", ()), CHANGEABLE)
         changed_values["order"] = [phase.name for phase in self.phases]
         for phase in self.phases:
-            for key, value in _nondefault_values(
-                phase, PhaseDefinition(""), CHANGEABLE_IN_PHASES
-            ).items():
+            values = _nondefault_values(phase, PhaseDefinition(""), CHANGEABLE_IN_PHASES)
+            for key, value in values.items():
                 changed_values[f"{phase.name}.{key}"] = value
         to_json = functools.partial(json.dumps, sort_keys=True, separators=(",", ":"))
         json_texts = {key: to_json(value).encode() for key, value in changed_values.items()}

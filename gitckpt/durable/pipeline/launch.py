@@ -21,14 +21,8 @@ from gitckpt.git.files import regular
 from gitckpt.git.process import LOCAL_VARIABLES
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
-from gitckpt.model import times
-from gitckpt.model.arguments import (
-    as_mapping,
-    join_first,
-    require_number,
-    require_text,
-    require_type,
-)
+from gitckpt.model import arguments, times
+from gitckpt.model.arguments import join_first, require_number, require_text, require_type
 from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, field, replace
@@ -80,11 +74,9 @@ class PhaseContext:
         for file in (*copies, os.path.join(top, path)):
             is_outside = file in copies or os.path.isabs(path)
             try:
-                return (
-                    regular.read_content(file)
-                    if is_outside
-                    else regular.read_content_below(top, file)
-                )
+                if is_outside:
+                    return regular.read_content(file)
+                return regular.read_content_below(top, file)
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
@@ -236,9 +228,8 @@ def start_run(
         inputs=dict(run_inputs.inputs),
         contents=run_inputs.content_digests,
     )
-    return begin_run(
-        store, name, base=base, state={}, pipeline=record, files=run_inputs.contents, key=key
-    )
+    files = run_inputs.contents
+    return begin_run(store, name, base=base, state={}, pipeline=record, files=files, key=key)
 
 
 def require_same_pipeline_and_inputs(
@@ -280,12 +271,10 @@ def update_pipeline(
     if changes:
         raise Changed(run.id, changes)
     # Replace copies with masked secrets by the original files, where these have not changed.
-    copies = run.files.read_inputs()
+    saved = run.files.read_inputs()
     for name, data in list(contents.items()):
-        is_unchanged = digests[name] == recorded.get(name)
-        if not is_unchanged or copies.get(name) != secrets.mask_unsettled_secrets(
-            store.repository, data
-        ):
+        is_same = digests[name] == recorded.get(name)
+        if not is_same or saved.get(name) != secrets.mask_unsettled_secrets(store.repository, data):
             del contents[name]
     run.files.write_inputs(contents)
     return record
@@ -336,9 +325,7 @@ def replace_inputs(newest: Pipeline, definition: PipelineDefinition, texts: Text
 def _mask_input_texts(definition: PipelineDefinition, texts: Texts) -> dict[str, str]:
     # The paths of input files are not masked.
     files = definition.files
-    return {
-        name: text if name in files else secrets.mask_text(text) for name, text in texts.items()
-    }
+    return {key: text if key in files else secrets.mask_text(text) for key, text in texts.items()}
 
 
 def _read_input_copies(
@@ -362,7 +349,7 @@ def require_valid_run_options(options: Mapping[str, object], names: Collection[s
 
 
 def _require_known_inputs(definition: PipelineDefinition, texts: Texts) -> None:
-    for name, text in as_mapping("inputs", texts).items():
+    for name, text in arguments.as_mapping("inputs", texts).items():
         require_text(f"inputs[{name!r}]", text)
         if name not in definition.inputs:
             names = ", ".join(definition.inputs) or "none"

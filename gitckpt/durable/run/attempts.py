@@ -18,13 +18,7 @@ from gitckpt.durable.run.writer import CheckpointWriter, log_error
 from gitckpt.git.repository import Repository
 from gitckpt.model import arguments, runstate, times
 from gitckpt.model import phase as phase_labels
-from gitckpt.model.arguments import (
-    closest_word,
-    normalize_name,
-    require_number,
-    require_type,
-    shell_quoted,
-)
+from gitckpt.model.arguments import normalize_name, require_number, require_type, shell_quoted
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline
 from gitckpt.model.errors import CkptError, StateError, UsageError
 from gitckpt.model.times import MICRO
@@ -157,19 +151,16 @@ class Autosaver:
         self.failures: list[str] = []
 
     def autosave_in_thread(self, interval: float) -> contextlib.AbstractContextManager[None]:
-        check_interval, seconds_since_save = min(interval, _COMMIT_POLL), 0.0
+        check_interval, elapsed = min(interval, _COMMIT_POLL), 0.0
 
         def save_if_due() -> bool:
-            nonlocal seconds_since_save
-            seconds_since_save += check_interval
+            nonlocal elapsed
+            elapsed += check_interval
             try:
                 with self._saving:
                     store = self._open_thread_store()
-                    if (
-                        seconds_since_save >= interval
-                        or store.objects.read_head()[0] != self._saved[0]
-                    ):
-                        seconds_since_save = 0.0
+                    if elapsed >= interval or store.objects.read_head()[0] != self._saved[0]:
+                        elapsed = 0.0
                         self._save_changes(store)
             except LeaseLost:
                 return False
@@ -214,12 +205,10 @@ class Autosaver:
         label = f"{self._phase}-progress"
         record_options: Any = {"run": session.id, "trigger": PHASE, "guard": session.hold}
         checkpoint = store.record(label, worktree=snapshot, **record_options)
-        repair_error = capture.repair_snapshot(
-            store.repository, store.objects, checkpoint, store.announce
-        )
-        if repair_error is not None:
+        error = capture.repair_snapshot(store.repository, store.objects, checkpoint, store.announce)
+        if error is not None:
             store.remove([checkpoint.id])
-            raise repair_error
+            raise error
         self._saved = _get_commit_and_tree(checkpoint)
 
 
@@ -268,7 +257,7 @@ def find_phase(text: str, names: Sequence[str], run: str) -> str:
     folded_names = {normalize_name(name): name for name in reversed(names)}
     if text in names or normalize_name(text) in folded_names:
         return text if text in names else folded_names[normalize_name(text)]
-    closest_name = closest_word(normalize_name(text), folded_names)
+    closest_name = arguments.closest_word(normalize_name(text), folded_names)
     hint = f"the phases: {', '.join(names)}" if names else "the run has no phases; omit --from"
     hint = f"did you mean {folded_names[closest_name]}? T{hint[1:]}" if closest_name else hint
     raise UsageError(f"run {run} has no phase {text!r}", hint=hint)
@@ -393,15 +382,13 @@ class PhaseOptions:
         require_type("retries", self.retries, Retries, "a Retries")
         for error_type in self.retry_on if isinstance(self.retry_on, tuple) else (self.retry_on,):
             if not (isinstance(error_type, type) and issubclass(error_type, BaseException)):
-                raise arguments.wrong_value_error(
-                    "retry_on", self.retry_on, "a tuple of exceptions"
-                )
+                expected = "a tuple of exceptions"
+                raise arguments.wrong_value_error("retry_on", self.retry_on, expected)
         require_number("autosave", self.autosave)
         require_number("max_recoveries", self.max_recoveries)
         if self.on_resume not in ON_RESUME:
-            raise arguments.wrong_value_error(
-                "on_resume", self.on_resume, " or ".join(map(repr, ON_RESUME))
-            )
+            expected = " or ".join(map(repr, ON_RESUME))
+            raise arguments.wrong_value_error("on_resume", self.on_resume, expected)
 
 
 USUAL = PhaseOptions()
@@ -657,9 +644,8 @@ class RunSession:
             keeps_files = conduct.on_resume == KEEP
             if not keeps_files and not plan.crashed:
                 keeps_files = self.attempts.has_work_since(attempt.phase, self.writer.newest.id)
-            attempt = replace(
-                attempt, began=attempt.began or self.attempts.find_newest_start(attempt.phase)
-            )
+            began = attempt.began or self.attempts.find_newest_start(attempt.phase)
+            attempt = replace(attempt, began=began)
             self.writer.remove_stale_locks()
             if not keeps_files and attempt.began is not None:
                 self.writer.go_back_to_checkpoint(trust.read(self.store, self.id, attempt.began))

@@ -136,9 +136,8 @@ def reopen_run(store: Checkpoints, run: str, **options: Unpack[OpenRunOptions]) 
         env_tag = DriverEnvTag(run, hold.lease.token, source.common_dir)
         ended_processes = [] if hold.is_first else end_leftover_processes(env_tag)
         with lock_run_files(source, hold):
-            opened = resumption.resume_checkpoint(
-                store, newest, options.get("directory"), is_driven=True
-            )
+            directory = options.get("directory")
+            opened = resumption.resume_checkpoint(store, newest, directory, is_driven=True)
             if opened.unfiltered:  # an agent would take unfiltered files for real content
                 raise unfiltered.unfiltered_files_error(opened.unfiltered, f"git ckpt resume {run}")
             repository = administration.open_linked_worktree(source, opened.path)

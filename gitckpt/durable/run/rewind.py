@@ -39,17 +39,15 @@ def restore_commit_and_files(store: Checkpoints, checkpoint: Checkpoint) -> list
     if (commit, branch) != (checkpoint.git_sha, checkpoint.branch) and checkpoint.git_sha:
         require_restorable(store, checkpoint)
         message = f"before going back to {_short_id(checkpoint.id)}"
-        safety_ids.append(
-            store.save(ref_names.SAFETY_COMPLETE, {}, trigger=SAFETY, message=message).id
-        )
+        safety = store.save(ref_names.SAFETY_COMPLETE, {}, trigger=SAFETY, message=message)
+        safety_ids.append(safety.id)
         _move_head(store, checkpoint, commit)
     restore_result = restorer.restore_checkpoint(store, checkpoint)
     for remark in restore_result.remarks:  # differences from the checkpoint
         store.announce(remark)
     if restore_result.unfiltered:  # a phase would take unfiltered files for real content
-        raise unfiltered.unfiltered_files_error(
-            restore_result.unfiltered, f"git ckpt resume {checkpoint.run}"
-        )
+        command = f"git ckpt resume {checkpoint.run}"
+        raise unfiltered.unfiltered_files_error(restore_result.unfiltered, command)
     if restore_result.kept:
         raise files_not_restored_error(restore_result.kept)
     return [*safety_ids, *([restore_result.safety] if restore_result.safety else [])]
@@ -61,10 +59,8 @@ def update_worktree(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> 
     if id_pair is None:
         return ()
     stale_id, adopted_id = id_pair
-    if (
-        store.refs.read_ref(ref_names.CHECKPOINTS + adopted_id) is not None
-        and newest.id not in id_pair
-    ):
+    adopted_oid = store.refs.read_ref(ref_names.CHECKPOINTS + adopted_id)
+    if adopted_oid is not None and newest.id not in id_pair:
         # A commit or a save was recorded in the worktree: do not replace edits.
         ownership.forget_behind_id(store.repository)
         message = f"run {newest.run} continued elsewhere until {_short_id(adopted_id)}, "
@@ -115,9 +111,8 @@ def restore_run_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoi
     tree, repository = snapshot.tree, store.repository
     if tree is None:
         return
-    if run_files.output_tree_oid(repository, tree) == run_files.output_tree_oid(
-        repository, checkpoint.tree
-    ):
+    output_oid = run_files.output_tree_oid(repository, tree)
+    if output_oid == run_files.output_tree_oid(repository, checkpoint.tree):
         return
     message = f"before going back to {_short_id(checkpoint.id)}"
     store.record(ref_names.SAFETY_COMPLETE, {}, worktree=snapshot, trigger=SAFETY, message=message)

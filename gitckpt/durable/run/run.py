@@ -17,13 +17,8 @@ from typing import Any, Self, Unpack
 from gitckpt.durable.run import attempts, rewind
 from gitckpt.durable.run.attempts import USUAL, PhaseOptions, PhaseResult, RunSession
 from gitckpt.durable.run.opener import OpenRunOptions, find_or_begin, reopen_run, require_incomplete
-from gitckpt.model.arguments import (
-    as_mapping,
-    async_error,
-    require_callable,
-    require_text,
-    require_type,
-)
+from gitckpt.model import arguments
+from gitckpt.model.arguments import as_mapping, require_callable, require_text, require_type
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Progress
 from gitckpt.model.document import shorten_message
 from gitckpt.model.errors import CkptError, UsageError
@@ -229,7 +224,7 @@ class Run:
             if hasattr(type(result), "__await__"):  # not visible before the call
                 if hasattr(result, "close"):
                     result.close()  # avoids the warning about a coroutine that was never awaited
-                raise async_error("work", work)
+                raise arguments.async_error("work", work)
             return PhaseResult(result)
 
         with self._exclude_other_threads():
@@ -271,9 +266,8 @@ class Run:
             require_text("name", name)
             session = self._session
             if record:
-                name = attempts.find_phase(
-                    name, session.attempts.list_phases(self.completed), self.id
-                )
+                phases = session.attempts.list_phases(self.completed)
+                name = attempts.find_phase(name, phases, self.id)
             self._writer.mark_phase_incomplete(name)
             last = self.last_attempt
             if last is not None and last.phase == name:

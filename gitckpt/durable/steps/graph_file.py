@@ -62,9 +62,8 @@ def write_state_mirror(repository: Repository, pattern: str, state: Mapping[str,
     try:
         _make_directories(worktree, os.path.dirname(mirror_path))
         _require_mirror_of_track(path, mirror_path, str(track))
-        administration.write_worktree_file(
-            repository, path, json_text.encode("utf-8", "surrogatepass")
-        )
+        data = json_text.encode("utf-8", "surrogatepass")
+        administration.write_worktree_file(repository, path, data)
     except OSError as error:
         raise CkptError(f"cannot write {mirror_path}: {error.strerror}", hint=_SEE_MIRROR) from None
     return mirror_path
@@ -110,9 +109,8 @@ def read_graph(path: str, name: str) -> Graph:
 
 
 def read_graph_at_head(repository: Repository, name: str) -> Graph:
-    return _parse_and_find_graph(
-        name, settings.read_file_at_head(repository), f"HEAD:{settings.FILE}"
-    )
+    text = settings.read_file_at_head(repository)
+    return _parse_and_find_graph(name, text, f"HEAD:{settings.FILE}")
 
 
 def _parse_and_find_graph(name: str, text: str, path: str) -> Graph:

@@ -54,12 +54,10 @@ def find_report_target(
     environ: Mapping[str, str] = os.environ,
 ) -> ReportTarget:
     """Find the run of a report by `run`, $CKPT_RUN, the current worktree or the track."""
-    run_name = run or environ.get(leases.RUN_VARIABLE)
-    if run_name:
-        exists = (
-            ids.is_run_id(run_name) and store.refs.read_ref(ref_names.RUNS + run_name) is not None
-        )
-        return ReportTarget(run_name if exists else finder.find_run(run_name, store.index), track)
+    name = run or environ.get(leases.RUN_VARIABLE)
+    if name:
+        exists = ids.is_run_id(name) and store.refs.read_ref(ref_names.RUNS + name) is not None
+        return ReportTarget(name if exists else finder.find_run(name, store.index), track)
     owner = ownership.owner_of(store.repository)
     if owner is not None and owner.run is not None:
         return ReportTarget(owner.run, track)
@@ -226,9 +224,8 @@ def _save_report(
     label = f"{step}-{record.LABELS[step_report.action]}"
     if options.pop("files", False):
         # An agent waits for this call: omit a capture that takes too long.
-        checkpoint = store.save(
-            label, limits=store.settings_reader.read_limits().automatic(), **kwargs
-        )
+        limits = store.settings_reader.read_limits().automatic()
+        checkpoint = store.save(label, limits=limits, **kwargs)
     else:
         checkpoint = store.record(label, **options, **kwargs)
     _write_state_mirror(store, store.repository, graph, str(checkpoint.run))

@@ -127,11 +127,8 @@ def _check_report_order(
     if report.force:
         return is_current or report.action == records.START
     is_late_elsewhere = is_late_report and step.name != current.step
-    if (
-        current.status == records.BLOCKED
-        and report.action != records.BLOCK
-        and not is_late_elsewhere
-    ):
+    is_blocked = current.status == records.BLOCKED and report.action != records.BLOCK
+    if is_blocked and not is_late_elsewhere:
         raise make_blocked_error(current)
     if is_current or is_late_report:
         return is_current
@@ -141,9 +138,8 @@ def _check_report_order(
         raise OutOfOrder(f"the run is complete, so not at {step.name}", hint=hint)
     hint = f"next is: git ckpt step start {shell_quoted(current.step)}"
     hint += f"; to go back or ahead: {reset_command}, or --force"
-    raise OutOfOrder(
-        f"the run is at {current.step} ({current.status}), not at {step.name}", hint=hint
-    )
+    place = f"{current.step} ({current.status})"
+    raise OutOfOrder(f"the run is at {place}, not at {step.name}", hint=hint)
 
 
 def _is_running(record: StateTable) -> bool:
@@ -365,25 +361,23 @@ def find_next_step(
         if number is None:
             remarks.append("there is no plan to take the task from; name a plan: --plan FILE")
         return NextStep(current.step, current.status, number or None, remarks=tuple(remarks))
-    plan_name, tasks = named_plan
+    plan, tasks = named_plan
     task: PlanTask | None
     if number is not None:
-        task = _find_task(tasks, number, plan_name)
+        task = _find_task(tasks, number, plan)
         if task.is_done:
-            remarks.append(f"task {task.name} is already done, according to {plan_name}")
+            remarks.append(f"task {task.name} is already done, according to {plan}")
     else:
         task = records.find_open_task(tasks)
         record = find_record(graph, state, current.step)
-        remarks += _compare_plan_with_record(record, tasks, task, plan_name)
+        remarks += _compare_plan_with_record(record, tasks, task, plan)
     if task is None:
-        remark = (
-            f"all tasks of {plan_name} are done: git ckpt step pass {shell_quoted(current.step)}"
-        )
-        remarks.append(remark if tasks else f"{plan_name} has no tasks")
-        return NextStep(current.step, current.status, plan=plan_name, remarks=tuple(remarks))
+        remark = f"all tasks of {plan} are done: git ckpt step pass {shell_quoted(current.step)}"
+        remarks.append(remark if tasks else f"{plan} has no tasks")
+        return NextStep(current.step, current.status, plan=plan, remarks=tuple(remarks))
     if task.mark == records.STUCK:
-        remarks.append(f"task {task.name} is marked as blocked in {plan_name}, line {task.line}")
-    return NextStep(current.step, current.status, task.name, task.title, plan_name, tuple(remarks))
+        remarks.append(f"task {task.name} is marked as blocked in {plan}, line {task.line}")
+    return NextStep(current.step, current.status, task.name, task.title, plan, tuple(remarks))
 
 
 def _describe_position(graph: Graph, current: StepPosition, state: StateTable) -> Iterator[str]:

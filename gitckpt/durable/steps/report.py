@@ -63,15 +63,8 @@ LABELS = {START: "started", PROGRESS: "progress", PASS: "complete", FAIL: "faile
 LABELS |= {BLOCK: "blocked", SKIP: "skipped", RESET: "progress"}
 ENDS = {PASS: PASSED, FAIL: FAILED, BLOCK: BLOCKED, SKIP: SKIPPED}
 # Record keys that `StepReport.values` cannot set: other fields set them, or gitckpt itself.
-RESERVED_KEYS: tuple[str, ...] = (
-    "status",
-    "started_at",
-    "completed_at",
-    "last_updated",
-    "agent",
-    "notes",
-)
-RESERVED_KEYS += ("progress", "output_files", "tasks", "verdict")
+RESERVED_KEYS: tuple[str, ...] = ("status", "started_at", "completed_at", "last_updated")
+RESERVED_KEYS += ("agent", "notes", "progress", "output_files", "tasks", "verdict")
 
 StateTable = Mapping[str, Any]  # the state of a run, or a table in it
 _COUNTS = ("current_phase", "total_phases", "tasks_completed", "tasks_total")

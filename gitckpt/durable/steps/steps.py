@@ -32,9 +32,8 @@ def visible_steps(graph: Graph, state: Mapping[str, Any]) -> list[str]:
 
 
 def get_status(current: StepPosition, name: str, record: Mapping[str, Any]) -> str:
-    return str(
-        record.get("status") or (current.status if name == current.step else report.NOT_STARTED)
-    )
+    default = current.status if name == current.step else report.NOT_STARTED
+    return str(record.get("status") or default)
 
 
 def to_document(graph: Graph, newest: Checkpoint, events: list[StepEvent] | None) -> dict[str, Any]:

@@ -128,9 +128,8 @@ def write_run(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     statuses = {content.text_at(step, "name"): content.text_at(step, "status") for step in entries}
     # Without a pipeline, only the current step is known.
     current_step = [checkpoint.phase_name] if checkpoint.phase_name not in NOT_PHASES else []
-    phases = (
-        list(statuses) or (list(pipeline.phases) if pipeline is not None else []) or current_step
-    )
+    planned_phases = list(pipeline.phases) if pipeline is not None else []
+    phases = list(statuses) or planned_phases or current_step
     is_run_complete = checkpoint.label == "run-complete"
     has_failed = checkpoint.status in ("failed", "blocked")
     steps = []

@@ -34,9 +34,8 @@ def is_review_table(table: Mapping[str, Any]) -> bool:
 
 
 def has_review_keys(table: Mapping[str, Any]) -> bool:
-    return not table.keys().isdisjoint(
-        ReviewState().to_quasar_table().keys() - {"version", "created_at"}
-    )
+    keys = ReviewState().to_quasar_table().keys() - {"version", "created_at"}
+    return not table.keys().isdisjoint(keys)
 
 
 def is_nebula_table(table: Mapping[str, Any]) -> bool:
@@ -110,9 +109,8 @@ def parse_cycle(
     created_at = table.pop("created_at", _NEVER)
     if type(created_at) is not dt.datetime:
         raise InvalidCheckpoint(file, "created_at", f"is {created_at!r:.40}, not a date-time")
-    return replace(
-        ReviewState.from_state_table(table, file, phases), created_at=_to_timestamp(created_at)
-    )
+    state = ReviewState.from_state_table(table, file, phases)
+    return replace(state, created_at=_to_timestamp(created_at))
 
 
 def _parse_toml_table(data: bytes | str, source: str) -> dict[str, Any]:

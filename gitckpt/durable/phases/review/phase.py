@@ -182,9 +182,8 @@ class IssueCreator:
         created_ids, problem = self._create_issues(new_findings) if new_findings else ({}, "")
         if problem:
             count = len(new_findings) - len(created_ids)
-            self.tell(
-                f"no issue created for {count} of the findings; the next cycle retries: {problem}"
-            )
+            outcome = f"no issue created for {count} of the findings"
+            self.tell(f"{outcome}; the next cycle retries: {problem}")
         all_ids = dict.fromkeys((*state.child_bead_ids, *created_ids.values()))
         return replace(state, beads={**state.beads, **created_ids}, child_bead_ids=tuple(all_ids))
 

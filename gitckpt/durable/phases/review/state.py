@@ -302,10 +302,8 @@ class ReviewState:
             if phase == CODE_COMPLETE:
                 field_values["uncommitted"] = "cycle"
         field_values |= {"phase": phase, "failed_in": failed_in, "beads": issue_ids}
-        field_values |= {
-            "findings": _read_findings(main_table, extra, "findings"),
-            "all_findings": all_findings,
-        }
+        field_values["findings"] = _read_findings(main_table, extra, "findings")
+        field_values["all_findings"] = all_findings
         field_values["sessions"] = extra.table("sessions").all_texts()
         field_values["verifications"] = tuple(
             Verification(check.text("id"), check.choice("status", STATUSES), check.text("comment"))
