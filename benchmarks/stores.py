@@ -13,13 +13,13 @@ import uuid
 from collections.abc import Mapping
 
 from gitckpt import Checkpoint, Lease
-from gitckpt.git.notes import Notes
+from gitckpt.git.notes import GitNotes
 from gitckpt.git.objects import writer
 from gitckpt.git.objects.plumbing import open_objects
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.model import codec, note, times
 from gitckpt.model.checkpoint import CLEAN, PHASE, POST_COMMIT
-from gitckpt.store.leases.leases import render
+from gitckpt.store.leases.leases import render_lease
 from gitckpt.store.records import ref_names
 
 DAY = 86400 * times.MICRO
@@ -175,11 +175,11 @@ def add_runs(path: str, count: int, checkpoints: int, age: int = 0) -> None:
     documents, leased = [], []
     for number in range(count):
         start = now - (count - number) * 60 * times.MICRO
-        run = f"{times.to_stamp(start)}-run-{number}"
+        run = f"{times.to_run_id_stamp(start)}-run-{number}"
         documents += _chain(run, commit, checkpoints, start)
         leased.append(_lease(run, times.to_text(now)))
     blobs = _import_blobs(
-        path, [*(codec.encode(document) for document in documents), *map(render, leased)]
+        path, [*(codec.encode(document) for document in documents), *map(render_lease, leased)]
     )
     refs = {}
     for document, blob in zip(documents, blobs[: len(documents)], strict=True):
@@ -280,11 +280,11 @@ def _import_blobs(path: str, documents: list[bytes]) -> list[str]:
 def _write_notes(path: str, checkpoints: list[Checkpoint]) -> str:
     """Write notes in trees as gitckpt does, in one pack; return their commit."""
     lines = {
-        each.git_sha: [note.format_link(each.id, each.label, each.timestamp)]
+        each.git_sha: [note.format_note_line(each.id, each.label, each.timestamp)]
         for each in checkpoints
     }
-    repository = discover(path)
-    commit, items = Notes(repository, open_objects(repository), ref_names.NOTES).edit(
+    repository = discover_repository(path)
+    commit, items = GitNotes(repository, open_objects(repository), ref_names.NOTES).edit_notes(
         "", list(lines), lambda sha, _: lines[sha], 0
     )
     writer.write_pack(repository, items)

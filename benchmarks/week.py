@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 from benchmarks.stores import DAY, Scratch, git
 from gitckpt import Policy, Store
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.model import times
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.retention import expiry, maintenance
-from gitckpt.store.setup import install
+from gitckpt.store.setup import install_hooks
 
 AGENTS = 5
 TURNS = 300
@@ -46,7 +46,7 @@ def report(scratch: Scratch) -> Iterator[str]:
     clock = _Clock(times.now() - DAYS * DAY)
     began = clock.instant
     stores = [
-        Store(Checkpoints(discover(place), adapter="plumbing", clock=clock))
+        Store(Checkpoints(discover_repository(place), adapter="plumbing", clock=clock))
         for place in _worktrees(path)
     ]
     columns = (
@@ -106,10 +106,10 @@ def _work(store: Store, path: str, agent: int, turn: int) -> None:
 
 def _maintain(path: str, clock: _Clock) -> str:
     """Run the daily maintenance; return what `git gc --auto` says afterwards."""
-    repository = discover(path)
+    repository = discover_repository(path)
     with Checkpoints(repository, adapter="plumbing", clock=clock) as store:
-        expiry.expire(store, Policy())
-    maintenance.pack(repository)
+        expiry.expire_checkpoints(store, Policy())
+    maintenance.pack_repository(repository)
     maintenance.collect_garbage(repository)
     auto = [
         "git",
@@ -138,7 +138,7 @@ def _made(scratch: Scratch) -> str:
             )
     git(path, "config", "gc.auto", "6700")
     git(path, "config", "maintenance.auto", "true")
-    install(discover(path), "none")
+    install_hooks(discover_repository(path), "none")
     with open(os.path.join(path, ".git", "info", "exclude"), "a", encoding="utf-8") as file:
         file.write(".ckpt/\n")
     git(path, "add", "--all")

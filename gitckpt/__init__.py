@@ -20,8 +20,9 @@ _MODULES: dict[str, str] = {}  # public name -> its module; empty until the firs
 
 def _modules_by_name() -> dict[str, str]:
     if not _MODULES:
-        with open(f"{__path__[0]}/__init__.pyi", encoding="ascii") as stub:
-            lines = [line.split() for line in stub if line.startswith("from gitckpt.")]
+        loader = __spec__.loader  # also one that reads from a zip file
+        stub = loader.get_data(f"{__path__[0]}/__init__.pyi").decode()
+        lines = [line.split() for line in stub.split("\n") if line.startswith("from gitckpt.")]
         _MODULES.update({name: module for _, module, _, name, *_ in lines})
     return _MODULES
 

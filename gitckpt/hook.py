@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from gitckpt.git.process import environment, start_detached
+from gitckpt.git.process import git_environment, start_detached
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
 
 TYPE_CHECKING = False
@@ -60,48 +60,49 @@ def main(argv: Sequence[str]) -> int:
         if event in (MAINTAIN, PACK):
             from gitckpt.store.retention import maintenance
 
-            maintenance.run_in_background(repository, only_pack=event == PACK)
+            maintenance.maintain_in_background(repository, only_pack=event == PACK)
         elif event == _GC:
             _start_maintenance(repository)
         elif event == KEEP_UP:
-            _follow_up(repository, "")
+            _maintain_after_event(repository, "")
         else:
             is_recorded = _records_checkpoint(repository, event, argument)
             if event == "post-rewrite":
                 from gitckpt.store import notes
 
                 failure = failure if is_recorded else "links to checkpoints were not copied"
-                notes.carry(repository, argument)  # before the record: git has copied the notes
+                notes.copy_links_to_rewritten(
+                    repository, argument
+                )  # before the record: git has copied the notes
             if is_recorded:
                 revision = argument if event == "post-commit" and argument else "HEAD"
-                checkpoint_id = _record(repository, event, revision)
+                checkpoint_id = _record_commit(repository, event, revision)
                 failure = "the checkpoint is recorded, but maintenance was not started"
-                _follow_up(repository, checkpoint_id)
+                _maintain_after_event(repository, checkpoint_id)
     except CkptError as error:
         advice = f"; {error.hint}" if error.hint else ""
-        _report(repository, event, f"{failure}: {error.message}{advice}")
+        _report_failure(repository, event, f"{failure}: {error.message}{advice}")
     except KeyboardInterrupt:
-        _report(repository, event, f"{failure}: interrupted")
+        _report_failure(repository, event, f"{failure}: interrupted")
     except Exception as error:  # noqa: BLE001 - a hook never breaks a commit
-        _report(repository, event, f"{failure}: {type(error).__name__}: {error}", error)
+        _report_failure(repository, event, f"{failure}: {type(error).__name__}: {error}", error)
     return 0
 
 
-def _follow_up(repository: Repository, checkpoint_id: str) -> None:
-    if _wants_maintenance(repository):
+def _maintain_after_event(repository: Repository, checkpoint_id: str) -> None:
+    if _is_maintenance_due(repository):
         # The next command may be a gc, which deletes what no ref reaches in a shallow clone.
         if os.path.exists(os.path.join(repository.common_dir, "shallow")):
             from gitckpt.store.retention import maintenance
 
-            maintenance.settle_removals(repository)
+            maintenance.update_keep_refs(repository)
         _start_maintenance(repository)
     elif checkpoint_id.startswith("00"):  # once in 256 commits: the check itself takes time
-        _detach(repository, PACK)
+        _start_background_task(repository, PACK)
 
 
 def _records_checkpoint(repository: Repository, event: str, argument: str) -> bool:
-    """Return whether a hook event records a checkpoint; `argument` comes from git."""
-    operation_name = repository.operation()
+    operation_name = repository.operation_in_progress()
     if event in ("post-commit", "post-merge"):
         is_squash = event == "post-merge" and argument == "1"  # a squash makes no commit
         # A rebase, `am` or bisect records nothing until its end.
@@ -114,7 +115,7 @@ def _records_checkpoint(repository: Repository, event: str, argument: str) -> bo
 
     # git calls post-rewrite for a rebase with `--exec` even if nothing was rewritten.
     return (
-        operation.is_last_patch(repository)
+        operation.is_at_last_patch(repository)
         if is_am
         else operation.has_rebase_moved_head(repository)
     )
@@ -133,12 +134,11 @@ _FAILURES = {
 
 
 def _find_repository() -> Repository:
-    """Return the current repository; raise `RepositoryError` if git refuses it."""
-    from gitckpt.git.repository import Repository, discover
+    from gitckpt.git.repository import Repository, discover_repository
 
     git_dir = os.environ.get("GIT_DIR", "")
     if not git_dir and not _is_owned_by_user(".git"):
-        return discover()  # git applies `safe.directory` (git-config(1))
+        return discover_repository()  # git applies `safe.directory` (git-config(1))
     git_dir = git_dir or ".git"
     if os.path.isfile(git_dir):
         git_dir = _read_git_file(git_dir)
@@ -146,7 +146,7 @@ def _find_repository() -> Repository:
         git_dir = os.path.realpath(git_dir)
     if os.path.isfile(os.path.join(git_dir, "HEAD")):
         return Repository(os.path.abspath(git_dir), None)
-    return discover()
+    return discover_repository()
 
 
 def _is_owned_by_user(dot_git: str) -> bool:
@@ -173,27 +173,27 @@ def _find_branch(repository: Repository, event: str) -> str | None:
     return head_ref.removeprefix("refs/heads/") if head_ref.startswith("refs/heads/") else None
 
 
-def _record(repository: Repository, event: str, revision: str) -> str:
-    from gitckpt.git.objects.plumbing import Plumbing
+def _record_commit(repository: Repository, event: str, revision: str) -> str:
+    from gitckpt.git.objects.plumbing import PlumbingObjects
     from gitckpt.git.refs import Refs
 
-    objects = Plumbing(repository)
+    objects = PlumbingObjects(repository)
 
     def clear_stale_lock(path: str) -> bool:
         from gitckpt.store.records import heads
 
         return heads.clear_stale_locks(
-            repository, lambda sentence: _report(repository, event, sentence), path
+            repository, lambda sentence: _report_failure(repository, event, sentence), path
         )
 
     refs = Refs(repository, clear_stale_lock)
     if not repository.is_linked:  # else the store of a run may start another one
-        refs.warm_up()  # the process starts in the background
+        refs.start_idle_process()  # the process starts in the background
     from gitckpt.model import document, ids, times
     from gitckpt.store.records import ref_names
-    from gitckpt.store.records.recorder import Proposal, Recorder
+    from gitckpt.store.records.recorder import CheckpointRecorder, Proposal
 
-    commit_object = next(repository.cat_file.contents([revision]))
+    commit_object = next(repository.cat_file.read_contents([revision]))
     if commit_object is None:
         raise CkptError(f"{revision} names no commit")
     commit, _, commit_text = commit_object
@@ -205,9 +205,9 @@ def _record(repository: Repository, event: str, revision: str) -> str:
     if has_owner and (run_checkpoint_id := _extend_run(repository, details, event)) is not None:
         return run_checkpoint_id
     if repository.is_linked:
-        refs.warm_up()
+        refs.start_idle_process()
     is_commit = event == "post-commit"
-    checkpoint_id = ids.from_commit(commit) if is_commit else ids.new_id()
+    checkpoint_id = ids.id_from_commit(commit) if is_commit else ids.make_checkpoint_id()
     ref = ref_names.CHECKPOINTS + checkpoint_id
     if is_commit and repository.cat_file.info(ref) is not None:
         return checkpoint_id  # another hook recorded this commit
@@ -222,7 +222,7 @@ def _record(repository: Repository, event: str, revision: str) -> str:
         "errors": [],
     }
     try:
-        Recorder(repository, objects, refs).record(Proposal(fields, None))
+        CheckpointRecorder(repository, objects, refs).record_proposals(Proposal(fields, None))
     except UsageError:
         if repository.cat_file.info(ref) is None:
             raise
@@ -230,7 +230,6 @@ def _record(repository: Repository, event: str, revision: str) -> str:
 
 
 def _extend_run(repository: Repository, details: dict[str, Any], event: str) -> str | None:
-    """Record a checkpoint of the run that owns the worktree; return its id, or None."""
     import gc
 
     from gitckpt.git.repository import Repository
@@ -242,38 +241,38 @@ def _extend_run(repository: Repository, details: dict[str, Any], event: str) -> 
     from gitckpt.store.worktrees import ownership
 
     gc.enable()  # a scan of all files may create much garbage
-    owner = ownership.owner(repository)
+    owner = ownership.owner_of(repository)
     if owner is None or owner.run is None:
         return None
     if repository.cat_file.info(ref_names.RUNS + owner.run) is None:
-        _report(repository, event, f"{_ALONE}: the run {owner.run} is gone")
+        _report_failure(repository, event, f"{_ALONE}: the run {owner.run} is gone")
         return None
     worktree = Repository(repository.git_dir, os.getcwd(), repository.object_format)
     with Checkpoints(worktree, adapter="plumbing") as store:
-        config = settings.read(worktree)
-        for problem in filter(None, (config.problem, config.notice)):
-            _report(repository, event, problem)
+        config = settings.read_settings(worktree)
+        for problem in filter(None, (config.problem, config.loosening_notice)):
+            _report_failure(repository, event, problem)
         run_options: dict[str, Any] = {
             "run": owner.run,
-            "guard": store.leases.bind_to_token(owner.run),
+            "guard": store.leases.bind_writes_to_token(owner.run),
         }
         options = details | {"limits": config.limits.automatic(), "without_files": _WITHOUT_FILES}
         try:
             checkpoint = store.save(_PHASE, **run_options, **options)
         except WorktreeError as error:
-            _report(repository, event, f"{_NO_FILES}: {error.message}")
+            _report_failure(repository, event, f"{_NO_FILES}: {error.message}")
             return store.record(_PHASE, **run_options, **details).id
         except LeaseLost as error:
-            _report(repository, event, f"{_ALONE}: {error.message}")
+            _report_failure(repository, event, f"{_ALONE}: {error.message}")
             checkpoint = store.save(_PHASE, **options)
         if checkpoint.worktree is not None and checkpoint.worktree.degraded:
             advice = f"record them now: git ckpt save; {MORE_TIME}"
-            _report(repository, event, f"{_NO_FILES}: {checkpoint.worktree.degraded}; {advice}")
+            problem = f"{_NO_FILES}: {checkpoint.worktree.degraded}; {advice}"
+            _report_failure(repository, event, problem)
         return checkpoint.id
 
 
 def _parse_subject(commit: bytes) -> str:
-    """Return the subject of a commit as `git log --format=%s` prints it."""
     header, _, body = commit.partition(b"\n\n")
     lines = [line for line in header.split(b"\n") if line.startswith(b"encoding ")]
     encoding = lines[-1].removeprefix(b"encoding ").decode("ascii", "replace") if lines else "utf-8"
@@ -286,23 +285,22 @@ def _parse_subject(commit: bytes) -> str:
 
 
 def maintain_if_due(repository: Repository, settle: Callable[[], None]) -> None:
-    """Start maintenance if it is due; `settle` first protects commits from gc."""
     from gitckpt.store.records import ref_names
 
     try:
         if not os.path.exists(os.path.join(repository.private_dir, ref_names.MAINTAINED)):
             from gitckpt.store.retention import maintenance  # once per repository
 
-            maintenance.record_never_ran(repository)
-        elif _wants_maintenance(repository):
+            maintenance.record_never_maintained(repository)
+        elif _is_maintenance_due(repository):
             if repository.read_shallow_and_grafts():
                 settle()
             _start_maintenance(repository)
     except (CkptError, OSError) as error:
-        _report(repository, _GC, f"{_FAILURES[_GC]}: {error}")
+        _report_failure(repository, _GC, f"{_FAILURES[_GC]}: {error}")
 
 
-def _wants_maintenance(repository: Repository) -> bool:
+def _is_maintenance_due(repository: Repository) -> bool:
     import time
 
     from gitckpt.store.records import ref_names
@@ -326,19 +324,19 @@ def _start_maintenance(repository: Repository) -> None:
     from gitckpt.store.records import ref_names
 
     path = os.path.join(repository.make_private_dir(), ref_names.MAINTAINED)
-    with open(path, "wb", opener=private_dirs.create):
+    with open(path, "wb", opener=private_dirs.open_private_file):
         pass
     os.utime(path)  # on some file systems, truncating an empty file does not change its time
-    _detach(repository, MAINTAIN)
+    _start_background_task(repository, MAINTAIN)
 
 
-def _detach(repository: Repository, task: str) -> None:
+def _start_background_task(repository: Repository, task: str) -> None:
     package_dir = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    env = environment({"GIT_DIR": repository.git_dir})
+    env = git_environment({"GIT_DIR": repository.git_dir})
     start_detached([sys.executable, "-I", "-S", "-c", _BOOTSTRAP, package_dir, task], env)
 
 
-def _report(
+def _report_failure(
     repository: Repository | None, event: str, sentence: str, bug: Exception | None = None
 ) -> None:
     if event not in (MAINTAIN, PACK):
@@ -348,9 +346,9 @@ def _report(
             from gitckpt.store import error_log  # the import fails if no descriptor is left
 
             if bug is not None:
-                sentence = f"{sentence.partition(': ')[0]}\n{error_log.trace(bug)}"
+                sentence = f"{sentence.partition(': ')[0]}\n{error_log.format_traceback(bug)}"
             name = event if event in _KNOWN else "an unknown event"
-            error_log.append(repository, f"{name}: {sentence}")
+            error_log.append_to_log(repository, f"{name}: {sentence}")
         except (CkptError, OSError, ImportError) as error:
             _print_error(f"gitckpt: {event}: cannot write that to the log: {error}")
 

@@ -31,7 +31,7 @@ from hypothesis import settings
 from pygit2.enums import ConfigLevel
 
 from gitckpt.git.process import LOCAL_VARIABLES
-from gitckpt.git.repository import Repository, discover
+from gitckpt.git.repository import Repository, discover_repository
 
 # pytest explains failed assertions of test modules only; these are helpers.
 pytest.register_assert_rewrite("tests.model.example_documents", "tests.system.kills.killer")
@@ -488,7 +488,7 @@ def repository_of(checkout: Checkout) -> Repository:
     """
     git_dir, common = checkout._git_dirs()
     if not (checkout.path / ".git").exists() or not (git_dir / "HEAD").is_file():
-        return discover(str(checkout.path))
+        return discover_repository(str(checkout.path))
     is_long = b"objectformat = sha256" in (common / "config").read_bytes().lower()
     return Repository(
         os.path.normpath(git_dir), str(checkout.path), "sha256" if is_long else "sha1"
@@ -501,7 +501,7 @@ def allow(checkout: Checkout) -> None:
     from gitckpt.store.config import settings as approval
 
     repository = repository_of(checkout)
-    loosened = settings.read(repository).loosened
+    loosened = settings.read_settings(repository).loosened
     if loosened is not None:
         approval.record_approval(repository, [loosened.digest])
 

@@ -396,7 +396,9 @@ def _doors_kept(path: str, imports: list[Import]) -> Iterator[str]:
 def _by_public_names(path: str, imports: list[Import]) -> Iterator[str]:
     """Check that the command line uses the public names of `Store`."""
     for each in imports:
-        if each.module == "gitckpt.store.store.inside" and not allowed(path, INSIDERS):
+        if each.module == "gitckpt.store.store.checkpoints_of_store" and not allowed(
+            path, INSIDERS
+        ):
             yield (
                 f"{path}:{each.line}: imports {each.module}, which is not public; what a command "
                 "can do a program has to be able to, too: use what `Store` has, or give it "

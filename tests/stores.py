@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gitckpt import Checkpoint, Lease, Pipeline, Store, Worktree, as_datetime, as_instant
-from gitckpt.git.lock import Lock
-from gitckpt.git.repository import discover
+from gitckpt.git.lock import FileLock
+from gitckpt.git.repository import discover_repository
 from gitckpt.model import codec, ids, times
 from gitckpt.store import local_checkpoints
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout, repository_of
 
 if TYPE_CHECKING:
-    from gitckpt.store.leases.leases import Hold
+    from gitckpt.store.leases.leases import HeldLease
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
@@ -47,26 +47,30 @@ def open_store(
     adapter: str = "plumbing",
     *,
     clock: Callable[[], int] = times.now,
-    new_id: Callable[[], str] = ids.new_id,
+    new_id: Callable[[], str] = ids.make_checkpoint_id,
 ) -> Store:
     """Open a store as `Store.open` does, but with a test's clock and ids."""
-    repository = repository_of(place) if isinstance(place, Checkout) else discover(os.fspath(place))
+    repository = (
+        repository_of(place)
+        if isinstance(place, Checkout)
+        else discover_repository(os.fspath(place))
+    )
     return Store(Checkpoints(repository, adapter=adapter, clock=clock, new_id=new_id))
 
 
 def set_clock(store: Store, clock: Callable[[], int]) -> None:
     """Replace the clock of a store."""
-    inside(store).clock = clock
+    checkpoints_of_store(store).clock = clock
 
 
 def clock_of(store: Store) -> Callable[[], int]:
     """Return the clock of a store."""
-    return inside(store).clock
+    return checkpoints_of_store(store).clock
 
 
-def hold_run(store: Store, run: str | None, holder: str = "a test") -> Hold:
+def hold_run(store: Store, run: str | None, holder: str = "a test") -> HeldLease:
     """Take the lease of a run, as a driver does, and return it for a release."""
-    return inside(store).leases.acquire(str(run), holder)
+    return checkpoints_of_store(store).leases.acquire_lease(str(run), holder)
 
 
 def git(place: Place, *args: str, data: str = "", ok: tuple[int, ...] = (0,)) -> str:
@@ -76,7 +80,7 @@ def git(place: Place, *args: str, data: str = "", ok: tuple[int, ...] = (0,)) ->
 
 def _checkout(place: Place) -> Checkout:
     if isinstance(place, Store):
-        place = place.worktree or inside(place).repository.git_dir
+        place = place.worktree or checkpoints_of_store(place).repository.git_dir
     return place if isinstance(place, Checkout) else Checkout(Path(place))
 
 
@@ -143,9 +147,9 @@ def document_of(checkpoint: Checkpoint) -> bytes:
     return codec.encode(checkpoint)
 
 
-def lock_file(path: Path | str) -> Lock:
+def lock_file(path: Path | str) -> FileLock:
     """Return a lock on a file, to hold it in a `with` block as another process would."""
-    return Lock(os.fspath(path), 0)
+    return FileLock(os.fspath(path), 0)
 
 
 class LeftOut(NamedTuple):
@@ -179,7 +183,7 @@ def maintain(place: Place) -> None:
 
 def close_index(store: Store) -> None:
     """Close the index of a store, so that a test may delete or damage its file."""
-    inside(store).index.close()
+    checkpoints_of_store(store).index.close()
 
 
 def owner_of(store: Store) -> tuple[str, str | None] | None:
@@ -198,34 +202,34 @@ def run_worktrees(store: Store) -> dict[str, str]:
 
 def forget_local(store: Store, run: str) -> None:
     """Let a run look fetched: forget that its checkpoints were written in this clone."""
-    local_checkpoints.forget_run(inside(store).repository, run)
+    local_checkpoints.delete_run_file(checkpoints_of_store(store).repository, run)
 
 
 def change_lease(store: Store, run: str, **fields: Any) -> None:
     """Write a lease as another driver would: the present one with other fields."""
-    leases = inside(store).leases
+    leases = checkpoints_of_store(store).leases
     found = leases.read(run)
     assert found is not None
-    leases.swap(dataclasses.replace(found[1], **fields), found[0])
+    leases.replace_lease(dataclasses.replace(found[1], **fields), found[0])
 
 
 def lease_document(lease: Lease) -> bytes:
     """Return the document of a lease, to plant it in a repository."""
-    from gitckpt.store.leases.leases import render
+    from gitckpt.store.leases.leases import render_lease
 
-    return render(lease)
+    return render_lease(lease)
 
 
 def messages_of(store: Store) -> list[str]:
     """Return a list to which a store adds the messages for its listener."""
     told: list[str] = []
-    inside(store)._listener.tell = told.append
+    checkpoints_of_store(store)._listener.tell = told.append
     return told
 
 
-def write_lock(place: Place) -> Lock:
+def write_lock(place: Place) -> FileLock:
     """Return the lock that a writer of refs holds, without waiting for it."""
-    return Lock(os.fspath(make_private_dir(place) / "write.lock"), 0)
+    return FileLock(os.fspath(make_private_dir(place) / "write.lock"), 0)
 
 
 def run_hook(*argv: str) -> int:
@@ -237,10 +241,10 @@ def run_hook(*argv: str) -> int:
 
 def install_hooks(checkout: Checkout) -> None:
     """Install only gitckpt's hooks, for the git that the tests use."""
-    from gitckpt.git.command import require_git
-    from gitckpt.store.hooks.installation import install
+    from gitckpt.git.command import require_git_version
+    from gitckpt.store.hooks.installation import install_hooks
 
-    install(discover(str(checkout.path)), version=require_git())
+    install_hooks(discover_repository(str(checkout.path)), version=require_git_version())
 
 
 def hook_command(event: str) -> list[str]:
@@ -255,7 +259,9 @@ def begin_run(store: Store, name: str, pipeline: Pipeline | None = None) -> Chec
     """Record the first checkpoint of a run without a worktree, as `git ckpt start`."""
     from gitckpt.durable.run import opener
 
-    return opener.begin_run(inside(store), name, state={}, pipeline=pipeline or Pipeline())
+    return opener.begin_run(
+        checkpoints_of_store(store), name, state={}, pipeline=pipeline or Pipeline()
+    )
 
 
 def operation_of(place: Place) -> str | None:
@@ -278,15 +284,15 @@ def plant_snapshot(store: Store, files: str, **parts: Any) -> str:
         files: the tree of the files.
         parts: `flags`, `directories` or `modes`, which a git tree cannot represent.
     """
-    from gitckpt.store.snapshot.manifest import Contents, write
+    from gitckpt.store.snapshot.manifest import Snapshot, write
 
-    checkpoints = inside(store)
-    return write(checkpoints.repository, checkpoints.objects, Contents(files, **parts))
+    checkpoints = checkpoints_of_store(store)
+    return write(checkpoints.repository, checkpoints.objects, Snapshot(files, **parts))
 
 
 def set_ids(store: Store, new_id: Callable[[], str]) -> None:
     """Replace the source of checkpoint ids of a store."""
-    inside(store).new_id = new_id
+    checkpoints_of_store(store).new_id = new_id
 
 
 def head_of(store: Store, run: str | None) -> Checkpoint:

@@ -28,8 +28,8 @@ from gitckpt.git.contents import attributes
 from gitckpt.model import budget
 from gitckpt.store import secrets
 from gitckpt.store.hooks import installation
-from gitckpt.store.hooks.files import without_blocks
-from gitckpt.store.secrets import rules
+from gitckpt.store.hooks.files import remove_blocks
+from gitckpt.store.secrets import load_token_rules
 
 pytestmark = pytest.mark.long
 
@@ -50,10 +50,13 @@ COMPUTED = {
         clients._missing_conversation_pattern(("session", "conversation"))
     ],
     "durable/agent/call.py rotate_transcripts": [re.compile(r"agent-(\d{1,9})\.log")],
-    "git/config.py read": [re.compile(rf"^({attributes.SETTINGS})"), re.compile(r"^ckpt\.")],
-    "git/config.py files_of_settings": [re.compile(r"^ckpt\.")],
-    "model/budget.py _patterns": [*budget._compile_patterns()],
-    "store/secrets.py _compile": [],  # the rules
+    "git/config.py read_settings": [
+        re.compile(rf"^({attributes.SETTINGS})"),
+        re.compile(r"^ckpt\."),
+    ],
+    "git/config.py find_setting_files": [re.compile(r"^ckpt\.")],
+    "model/budget.py _compile_toml_patterns": [*budget._compile_toml_patterns()],
+    "store/secrets.py _compile_cached": [],  # the rules
 }
 
 Case = tuple[str, "re.Pattern[Any]", str]
@@ -80,23 +83,21 @@ def makefile(directory: Path) -> str:
 
 def hook(directory: Path) -> bool:
     (directory / "hook").write_bytes(b"\n" * 1_000_000)
-    return installation.calls(str(directory / "hook"), "post-commit")
+    return installation.calls_hook(str(directory / "hook"), "post-commit")
 
 
 TOKEN = b"ghp_aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA2bC4\n"
 READERS: dict[str, Callable[[Path], object]] = {
-    "keys without an end": lambda _: secrets.lines(b"-----BEGIN PRIVATE KEY-----\n" * 35_000),
-    "tokens": lambda _: secrets.lines(TOKEN * 24_000),
-    "names of tokens": lambda _: secrets.lines(b"token=" * 160_000),
-    "beginnings of tokens": lambda _: secrets.lines(b"ABSK000000000000/" * 58_000),
+    "keys without an end": lambda _: secrets.locate_hits(b"-----BEGIN PRIVATE KEY-----\n" * 35_000),
+    "tokens": lambda _: secrets.locate_hits(TOKEN * 24_000),
+    "names of tokens": lambda _: secrets.locate_hits(b"token=" * 160_000),
+    "beginnings of tokens": lambda _: secrets.locate_hits(b"ABSK000000000000/" * 58_000),
     "a line of a plan": lambda _: parse_plan(f"- [ ] <!--{' ' * 5000}"),
     "comments of a plan": lambda _: parse_plan(f"- [ ] {'<!-- ' * 100_000}"),
     "a line of a Makefile": makefile,
     "empty lines of a hook": hook,
-    "blocks of a hook": lambda _: without_blocks(
-        b"# >>> gitckpt >>>\n# <<< gitckpt <<<\n" * 27_000
-    ),
-    "blocks without an end": lambda _: without_blocks(b"# >>> gitckpt >>>\n" * 55_000),
+    "blocks of a hook": lambda _: remove_blocks(b"# >>> gitckpt >>>\n# <<< gitckpt <<<\n" * 27_000),
+    "blocks without an end": lambda _: remove_blocks(b"# >>> gitckpt >>>\n" * 55_000),
 }
 
 
@@ -123,7 +124,7 @@ def expressions() -> Iterator[tuple[str, re.Pattern[Any], tuple[str, ...]]]:
     for place, expression, used in in_functions():
         for pattern in [re.compile(expression)] if expression is not None else COMPUTED[place]:
             yield place, pattern, used
-    for name, _, expression, _ in rules():
+    for name, _, expression, _ in load_token_rules():
         yield f"rule {name}", re.compile(expression.encode()), ("match",)
 
 

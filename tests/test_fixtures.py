@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from tests.conftest import LINKED, Checkout, repository_of
 
 
@@ -54,7 +54,7 @@ def test_a_repository_is_the_one_that_discover_finds(
         made,
         *([Checkout(made.path.parent / LINKED, made.path)] if options != ("--bare",) else []),
     ):
-        found, wanted = repository_of(place), discover(str(place.path))
+        found, wanted = repository_of(place), discover_repository(str(place.path))
         assert [
             getattr(found, name) for name in ("git_dir", "common_dir", "worktree", "object_format")
         ] == [

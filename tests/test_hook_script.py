@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Store
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.model import ids
 from gitckpt.model.document import shorten_message
-from gitckpt.store.hooks.installation import install
+from gitckpt.store.hooks.installation import install_hooks
 from tests.conftest import Checkout
 
 SHELLS = [
@@ -40,7 +40,7 @@ SUBJECTS = [
 @pytest.fixture
 def hooked(main_checkout: Checkout) -> Checkout:
     """Return a worktree whose next commit only the shell script records."""
-    install(discover(str(main_checkout.path)), version=(2, 39, 5), mode="files")
+    install_hooks(discover_repository(str(main_checkout.path)), version=(2, 39, 5), mode="files")
     main_checkout.commit("by Python, which makes the private directory")
     return main_checkout
 
@@ -80,7 +80,7 @@ def test_the_checkpoint_is_as_python_makes_it(hooked: Checkout) -> None:
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_any_subject_becomes_the_message(hooked: Checkout, subject: str) -> None:
     hooked.commit(subject)
-    message = listed(hooked)[ids.from_commit(hooked.head())][2]
+    message = listed(hooked)[ids.id_from_commit(hooked.head())][2]
     expected = hooked.git("log", "-1", "--format=%s")
     assert message == shorten_message(expected)
 
@@ -90,7 +90,7 @@ def test_any_branch_is_recorded(hooked: Checkout, branch: str) -> None:
     without_python(hooked)
     hooked.git("checkout", "--quiet", "-b", branch)
     hooked.commit("on it")
-    assert listed(hooked)[ids.from_commit(hooked.head())][1] == branch
+    assert listed(hooked)[ids.id_from_commit(hooked.head())][1] == branch
     assert not (hooked.path / "y").exists()
 
 
@@ -101,7 +101,7 @@ def test_every_shell_records(hooked: Checkout, shell: str) -> None:
     script = hook.read_text().replace("#!/bin/sh\n", f"#!/usr/bin/env -S {shell}\n")
     hook.write_text(script)
     hooked.commit('by "another" shell – ü')
-    assert listed(hooked)[ids.from_commit(hooked.head())] == (
+    assert listed(hooked)[ids.id_from_commit(hooked.head())] == (
         hooked.head(),
         "main",
         'by "another" shell – ü',
@@ -117,12 +117,12 @@ def test_amend_and_linked_worktree_and_detached_head(hooked: Checkout, tmp_path:
     linked = Checkout(tmp_path / "linked", hooked.path)
     linked.commit("three", file="x\n")
     made = listed(hooked)
-    assert made[ids.from_commit(amended)][2] == "one"
-    assert made[ids.from_commit(hooked.head())][2] == "two"
-    assert made[ids.from_commit(linked.head())][1:] == (None, "three")
+    assert made[ids.id_from_commit(amended)][2] == "one"
+    assert made[ids.id_from_commit(hooked.head())][2] == "two"
+    assert made[ids.id_from_commit(linked.head())][1:] == (None, "three")
     for worktree in (hooked, linked):
         with Store.open(worktree.path) as store:
-            assert store.find("latest") == ids.from_commit(worktree.head())
+            assert store.find("latest") == ids.id_from_commit(worktree.head())
     hooked.git("gc", "--quiet", "--prune=now")
     hooked.git("cat-file", "-e", amended)
 

@@ -90,7 +90,7 @@ from tests.house_rules import cycles, import_graph, namesakes, violations
         ),
         (
             "gitckpt/hook.py",
-            "def f():\n    from gitckpt.store.snapshot.status import Survey",
+            "def f():\n    from gitckpt.store.snapshot.status import GitStatus",
             "no door of gitckpt/store/snapshot; others come in by",
         ),
         (
@@ -212,8 +212,8 @@ from tests.house_rules import cycles, import_graph, namesakes, violations
         ("gitckpt/model/x.py", "def f(p):\n    return open(p).read()", "x.py:2: calls open()"),
         (
             "gitckpt/cli/commands/x.py",
-            "def f():\n    from gitckpt.store.store import inside",
-            "x.py:2: imports gitckpt.store.store.inside, which is not public",
+            "def f():\n    from gitckpt.store.store import checkpoints_of_store",
+            "x.py:2: imports gitckpt.store.store.checkpoints_of_store, which is not public",
         ),
         ("gitckpt/model/x.py", "print(1)", "calls print()"),
         (
@@ -438,7 +438,7 @@ def test_the_checker_notices(path: str, source: str, said: str) -> None:
         (
             "gitckpt/durable/phases/x.py",
             (
-                "from gitckpt.durable.phases.review import cycle\n"
+                "from gitckpt.durable.phases.review import phase\n"
                 "from gitckpt.durable.phases.loop import loop"
             ),
         ),

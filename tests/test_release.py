@@ -116,6 +116,7 @@ def test_the_wheel_holds_the_package_alone(wheel: zipfile.ZipFile) -> None:
     expected = {
         *(path.relative_to(ROOT).as_posix() for path in package),
         "gitckpt/py.typed",
+        "gitckpt/__init__.pyi",
         *(f"gitckpt/hooks/{name}" for name in ("README.md", "block.sh", "command.sh", "hook.sh")),
         f"gitckpt-{version}.data/data/share/man/man1/git-ckpt.1",
         *(

@@ -48,7 +48,7 @@ def _answer(client: str) -> dict[str, object]:
     except Exception as error:  # noqa: BLE001 - a hook never disturbs an agent
         from gitckpt.store import error_log
 
-        _log(event, error_log.trace(error))
+        _log(event, error_log.format_traceback(error))
         return {}
     is_guard = checkpoint is not None and event.kind == events.TOOL
     return _advice(event, checkpoint) if checkpoint is not None and is_guard else {}
@@ -69,6 +69,6 @@ def _log(event: HookEvent, sentence: str) -> None:
 
     try:
         repository = open_repository(event.directory, by_variables=False)
-        error_log.append(repository, f"agent {event.client}: {event.kind}: {sentence}")
+        error_log.append_to_log(repository, f"agent {event.client}: {event.kind}: {sentence}")
     except (CkptError, OSError):
         return  # outside of a repository there is nothing to record, and no log

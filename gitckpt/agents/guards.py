@@ -16,7 +16,7 @@ from gitckpt.git.repository import Repository, open_repository
 from gitckpt.model.checkpoint import GUARD, Checkpoint
 from gitckpt.model.errors import CkptError
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.store import Store, inside
+from gitckpt.store.store import Store, checkpoints_of_store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def only_reads(command: str) -> bool:
 
 
 def words_of(command: str) -> list[str]:
-    """Split a shell command into words, also those inside of quoted commands."""
+    """Split a shell command into words, also those checkpoints_of_store of quoted commands."""
     lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     try:
@@ -114,14 +114,14 @@ def guard(user_store: Store, command: str) -> Checkpoint | None:
     """
     if only_reads(command):
         return None
-    store, directory = inside(user_store), os.getcwd()
+    store, directory = checkpoints_of_store(user_store), os.getcwd()
     message = f"before: {' '.join(command.split())}"[:MAX_MESSAGE]
     keep_commits(store, command, message)
     capture_elsewhere(store, command, directory, message)
     if store.repository.worktree is None or store.unchanged() or store.is_clean():
         return None
     checkpoint_id = store.new_id()
-    limits = store.rules.limits().within_budget()
+    limits = store.settings_reader.read_limits().within_budget()
     details: Any = {"message": message, "trigger": GUARD, "if_changed": True, "id": checkpoint_id}
     saved = store.save("guard-complete", {"command": command}, limits=limits, **details)
     return saved if saved.id == checkpoint_id else None
@@ -133,8 +133,8 @@ def capture_elsewhere(store: Checkpoints, command: str, directory: str, message:
         # A repository that cannot be read, or that belongs to another user, is none of an agent's.
         with contextlib.suppress(CkptError):
             repository = open_repository(top, by_variables=False)
-            with store.seen_from(repository, "plumbing") as other:
-                limits = other.rules.limits().within_budget()
+            with store.open_store_for(repository, "plumbing") as other:
+                limits = other.settings_reader.read_limits().within_budget()
                 details: Any = {"message": message, "trigger": GUARD, "if_changed": True}
                 if not other.is_clean():
                     other.save("guard-complete", {"command": message}, limits=limits, **details)
@@ -172,7 +172,7 @@ def keep_commits(store: Checkpoints, command: str, message: str, agent: str | No
         return
     base = tips[0]
     if len(tips) > 1:
-        base, items = encoding.encode_merge(tips, 0, store.repository.object_format)
+        base, items = encoding.encode_merge_commit(tips, 0, store.repository.object_format)
         store.objects.write(items)
     details: Any = {"message": message, "trigger": GUARD, "agent": agent, "base": base}
     store.record("guard-complete", {"command": message, "commits": tips}, **details)

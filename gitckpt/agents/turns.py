@@ -49,7 +49,7 @@ class AgentSession:
     def __init__(self, store: Checkpoints, event: HookEvent) -> None:
         self._store, self._event = store, event
         self._key = f"agent:{event.client}:{event.session}"
-        self.run = store.claim(self._key).run()
+        self.run = store.claim_of_key(self._key).existing_run()
         self._newest: Checkpoint | None = None
         if self.run is not None:
             try:
@@ -60,7 +60,7 @@ class AgentSession:
     def begin_turn(self) -> Checkpoint:
         turn = self._turn() + 1
         prompt = self._event.prompt
-        state = {**self._facts(), "turn": turn, "prompt": secrets.masked(prompt), "guards": 0}
+        state = {**self._facts(), "turn": turn, "prompt": secrets.mask_text(prompt), "guards": 0}
         return self._save(f"turn-{turn}-started", state, first_line(prompt) or "(no prompt)")
 
     def end_turn(self, *, is_interrupted: bool) -> Checkpoint | None:
@@ -82,7 +82,7 @@ class AgentSession:
             return None
         state = {**self._facts(), **(self._newest.state if self._newest else {})}
         state["guards"] = _count(state.get("guards")) + 1
-        state["command"] = secrets.masked(command[: events.MAX_PROMPT])
+        state["command"] = secrets.mask_text(command[: events.MAX_PROMPT])
         label = f"turn-{self._turn()}-progress"
         message = f"before: {first_line(command)}"[:MAX_MESSAGE]
         guards.keep_commits(self._store, command, message, self._event.client)
@@ -117,7 +117,7 @@ class AgentSession:
         store, event = self._store, self._event
         details: Any = {"trigger": TURN, "agent": event.client, "message": message, **(more or {})}
         unchanged = store.unchanged() if more is None else None
-        limits = store.rules.limits().within_budget()
+        limits = store.settings_reader.read_limits().within_budget()
         while True:
             place: Any = {"run": self.run}
             if self.run is None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from gitckpt.git import process
 from gitckpt.model.checkpoint import WATCH
 from gitckpt.model.errors import CkptError
-from gitckpt.store.store import Store, inside
+from gitckpt.store.store import Store, checkpoints_of_store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Watch:
 
     def __init__(self, store: Store, quiet: float, tell: Callable[[str], object]) -> None:
         """Take the store of the worktree, and how many seconds files must be left alone."""
-        self._store, self._quiet, self._tell = inside(store), quiet, tell
+        self._store, self._quiet, self._tell = checkpoints_of_store(store), quiet, tell
         repository = self._store.repository
         self._git_dirs = (repository.git_dir, repository.common_dir)
 
@@ -61,7 +61,7 @@ class Watch:
             self._record("watch-progress")
 
     def _record(self, label: str) -> None:
-        limits = self._store.rules.limits().within_budget()
+        limits = self._store.settings_reader.read_limits().within_budget()
         checkpoint_id = self._store.new_id()
         details: Any = {"trigger": WATCH, "id": checkpoint_id, "if_changed": True}
         try:

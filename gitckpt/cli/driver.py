@@ -83,7 +83,7 @@ class TerminalObserver(Observer):
             _write_or_drop(terminal.show_progress, "")
 
     def ask(self, phase: str) -> tuple[str, str]:
-        while terminal.may_ask():
+        while terminal.can_ask_user():
             reply = terminal.ask(f"{phase} {_QUESTION} ")
             answer = _ANSWERS.get(reply.lower()) if reply is not None else EXIT
             if answer == REVISE:
@@ -94,7 +94,6 @@ class TerminalObserver(Observer):
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration as a short text: 0.3s, 42s, 3m12s, 2h05m."""
     if seconds < 9.95:
         return f"{seconds:.1f}s"
     minutes, seconds = divmod(round(seconds), 60)
@@ -122,14 +121,12 @@ def parse_inputs(words: Sequence[str]) -> dict[str, str]:
     return inputs
 
 
-def drive(run_pipeline: Callable[[TerminalObserver], Outcome]) -> int:
-    """Call `run_pipeline`, print how the run ended, and return the exit code."""
-
-    def interrupt(signal_number: int, _: FrameType | None) -> None:
+def drive_pipeline(run_pipeline: Callable[[TerminalObserver], Outcome]) -> int:
+    def raise_interrupt(signal_number: int, _: FrameType | None) -> None:
         raise KeyboardInterrupt(f"signal {signal_number}")
 
     for signal_number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signal_number, interrupt)
+        signal.signal(signal_number, raise_interrupt)
     observer = TerminalObserver()
     try:
         outcome = run_pipeline(observer)

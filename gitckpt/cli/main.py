@@ -41,7 +41,7 @@ _AGAIN = "run the command again; if it fails again: git ckpt doctor"
 
 def run(argv: list[str] | None = None) -> int:
     """Run a command; return its exit code, such as 0, 1 (failed), 2 (usage), 3 (bug)."""
-    _prepare_streams()
+    _prepare_standard_streams()
     argv = sys.argv[1:] if argv is None else argv
     digit_limit = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(0)  # a state may hold integers of any size
@@ -53,7 +53,7 @@ def run(argv: list[str] | None = None) -> int:
 
 def _run_and_report(argv: list[str]) -> int:
     try:
-        run_command = quick.prepare_call(argv)
+        run_command = quick.prepare_command_call(argv)
         if run_command is not None:
             exit_code = run_command() or 0
         else:
@@ -66,12 +66,12 @@ def _run_and_report(argv: list[str]) -> int:
         hint = (
             _find_sandbox_cure(error.message)
             or error.hint
-            or _find_cure(error.message)
+            or _find_cure_for_error(error.message)
             or _git_hint(error)
         )
         return terminal.print_error(error if hint == error.hint else error.but(hint=hint))
     except KeyboardInterrupt:
-        terminal.explain("")
+        terminal.print_explanation("")
         return 130
     except BrokenPipeError:  # a reader such as `head` has closed the output
         _discard_output()
@@ -84,13 +84,13 @@ def _run_and_report(argv: list[str]) -> int:
             message = f"cannot write the output: {error.strerror}"
             return terminal.print_error(CkptError(message, hint=_DONE))
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
-        hint = _find_sandbox_cure(message) or _find_cure(message) or _AGAIN
+        hint = _find_sandbox_cure(message) or _find_cure_for_error(message) or _AGAIN
         return terminal.print_error(CkptError(message, hint=hint))
     except Exception as error:  # noqa: BLE001 - the last handler: a bug
         return _report_bug(error, argv)
 
 
-def _find_cure(message: str) -> str | None:
+def _find_cure_for_error(message: str) -> str | None:
     if "killed by signal" in message:
         return _KILLED
     for system_texts, cure in _CURES.items():
@@ -103,14 +103,14 @@ def _find_sandbox_cure(message: str) -> str | None:
     has_sandbox = any(variable.startswith("CODEX_SANDBOX") for variable in os.environ)
     if os.strerror(errno.EROFS) not in message or not has_sandbox:
         return None
-    from gitckpt.git.repository import discover
-    from gitckpt.model.arguments import shell_word
+    from gitckpt.git.repository import discover_repository
+    from gitckpt.model.arguments import shell_quoted
 
     try:
-        git_dir = discover().common_dir
+        git_dir = discover_repository().common_dir
     except CkptError:
         git_dir = "/PATH/TO/.git"
-    option = shell_word(f'sandbox_workspace_write.writable_roots=["{git_dir}"]')
+    option = shell_quoted(f'sandbox_workspace_write.writable_roots=["{git_dir}"]')
     problem = "Codex's sandbox makes the repository read-only"
     return f"{problem}; run: codex exec --sandbox workspace-write -c {option} …"
 
@@ -123,8 +123,7 @@ def _git_hint(error: CkptError) -> str | None:
     return _KILLED if error.code < 0 else _AGAIN
 
 
-def _prepare_streams() -> None:
-    """Reopen closed standard streams; escape characters that they cannot encode."""
+def _prepare_standard_streams() -> None:
     # A closed stream becomes the null device, as in git. Otherwise a file that gitckpt opens would
     # get the number to which child processes write their errors.
     for name in ("stdin", "stdout", "stderr"):  # by number: a file gets the lowest free one
@@ -158,20 +157,20 @@ def _discard_output() -> None:
 
 def _report_bug(error: Exception, argv: list[str]) -> int:
     from gitckpt.cli.parser.commands import COMMANDS
-    from gitckpt.git.repository import discover
+    from gitckpt.git.repository import discover_repository
     from gitckpt.store import error_log
 
     hint = "report this bug with the traceback above"
     try:
         # Without arguments: they may be private.
         command = next((argument for argument in argv if argument in COMMANDS), "…")
-        log_entry = f"gitckpt {__version__}: git ckpt {command}\n{error_log.trace(error)}"
-        log_path = error_log.append(discover(), log_entry)
+        entry = f"gitckpt {__version__}: git ckpt {command}\n{error_log.format_traceback(error)}"
+        log_path = error_log.append_to_log(discover_repository(), entry)
         hint = f"report this bug with the end of the log {log_path}"
     except CkptError:
         import traceback
 
-        terminal.explain("".join(traceback.format_exception(error)).rstrip())
+        terminal.print_explanation("".join(traceback.format_exception(error)).rstrip())
     line = f"{type(error).__name__}: {' '.join(str(error).split())}"
     terminal.print_error(CkptError(f"this is a bug in gitckpt: {line}", hint=hint))
     return BUG

@@ -7,8 +7,8 @@ import time
 
 from gitckpt.cli import terminal
 from gitckpt.git import process
-from gitckpt.git.repository import discover, open_repository
-from gitckpt.model.arguments import shell_word
+from gitckpt.git.repository import discover_repository, open_repository
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
@@ -31,14 +31,16 @@ def login_shell_advice() -> str | None:
     if program is None or shutil.which("codex") is None or os.path.basename(shell) not in _SHELLS:
         return None
     try:
-        alias = process.run([process.git_executable(), "config", "--get", "alias.ckpt"])
+        alias = process.run_program([process.git_executable(), "config", "--get", "alias.ckpt"])
         argv = [shell, "-lc", "command -v git-ckpt"]
-        child = process.Child(argv, process.environment(), own_group=True) if alias.code else None
+        child = (
+            process.Child(argv, process.git_environment(), own_group=True) if alias.code else None
+        )
         if child is None or child.communicate(deadline=time.monotonic() + _PATIENCE).code == 0:
             return None
     except CkptError:  # the profile waits for input, or the shell does not start
         return None
-    command = f"git config --global alias.ckpt {shell_word(f'!{os.path.abspath(program)}')}"
+    command = f"git config --global alias.ckpt {shell_quoted(f'!{os.path.abspath(program)}')}"
     return f"Codex runs commands in a login shell, which does not find git-ckpt; run: {command}"
 
 
@@ -55,14 +57,14 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
         else:
             import gitckpt.store.checkpoints  # noqa: F401
 
-    repository = (discover if any_git else open_repository)(meanwhile=import_modules)
+    repository = (discover_repository if any_git else open_repository)(meanwhile=import_modules)
     index_copy = None
     if to_capture and repository.worktree is not None:
         from gitckpt.git.worktree.index import PrivateIndex
 
         index_copy = PrivateIndex(repository)
-        index_copy.open()
-        index_copy.start_status()
+        index_copy.copy_user_index()
+        index_copy.start_status_process()
     from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.error_log import Listener
     from gitckpt.store.store import Store
@@ -77,5 +79,5 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
     listener = Listener(warn_once, terminal.show_progress)
     checkpoints = Checkpoints(repository, adapter="plumbing", ahead=index_copy, listener=listener)
     if index_copy is not None:
-        checkpoints.refs.warm_up()
+        checkpoints.refs.start_idle_process()
     return Store(checkpoints)

@@ -46,7 +46,7 @@ class Parameter:
 PARAMETERS: dict[Callable[..., int | None], list[Parameter]] = {}
 
 
-def usage(text: str) -> Callable[[Command], Command]:
+def declare_parameters(text: str) -> Callable[[Command], Command]:
     """Return a decorator that declares a command's parameters by its help text.
 
     Each line of `text` declares one parameter. Arguments are the first parameters of the function,
@@ -55,7 +55,7 @@ def usage(text: str) -> Callable[[Command], Command]:
     """
     lines = text.strip("\n").replace("\n  ", " ").split("\n")
 
-    def declare(function: Command) -> Command:
+    def register_parameters(function: Command) -> Command:
         code_object, defaults = function.__code__, function.__defaults__ or ()
         required_names = code_object.co_varnames[: code_object.co_argcount - len(defaults)]
         argument_names = iter(code_object.co_varnames)
@@ -65,17 +65,15 @@ def usage(text: str) -> Callable[[Command], Command]:
         ]
         return function
 
-    return declare
+    return register_parameters
 
 
 def options_with_value(function: Callable[..., int | None]) -> list[str]:
-    """Return the names, such as "-C", of a command's options that take a value."""
     parameters = PARAMETERS[function]
     return [name for option in parameters if not option.is_flag for name in option.spellings]
 
 
 def command_index(words: Sequence[str], options_with_value: Container[str]) -> int:
-    """Return the index of the command name in `words`, or `len(words)` without one."""
     # `options_with_value` has the spellings of the options that take a value.
     index = 0
     while index < len(words) and words[index].startswith("-"):
@@ -83,12 +81,12 @@ def command_index(words: Sequence[str], options_with_value: Container[str]) -> i
     return min(index, len(words))
 
 
-@usage("""
+@declare_parameters("""
 -q, --quiet  Print only results and errors.
 -C DIR  Run as if started in DIR.
 """)
-def apply_global(quiet: bool = False, directory: str | None = None) -> None:
-    terminal.Verbosity.quiet = quiet
+def apply_globals(quiet: bool = False, directory: str | None = None) -> None:
+    terminal.TerminalState.quiet = quiet
     if directory is not None:
         try:
             os.chdir(directory)
@@ -104,19 +102,18 @@ def print_version() -> None:
 def parse_count(text: str, option: str = "a number") -> int:
     problem = f"{option} must be a whole number of 0 or more, not {text!r}"
     is_whole_number = text.isascii() and text.isdigit() and len(text) < 19
-    refuse(not is_whole_number, problem, "write a whole number, such as 20")
+    refuse_if(not is_whole_number, problem, "write a whole number, such as 20")
     return int(text)
 
 
-def refuse(is_wrong: object, problem: str, hint: str) -> None:
-    """Raise UsageError with `problem` and `hint` if `is_wrong` is true."""
+def refuse_if(is_wrong: object, problem: str, hint: str) -> None:
     if is_wrong:
         raise UsageError(problem, hint=hint)
 
 
 def refuse_run_and_track(run: str | None, track: str | None) -> None:
     has_both = run is not None and track is not None
-    refuse(has_both, "--run and --track exclude each other", "give only one of them")
+    refuse_if(has_both, "--run and --track exclude each other", "give only one of them")
 
 
 def require_one_of(kind: str, value: str | None, names: Iterable[str]) -> None:

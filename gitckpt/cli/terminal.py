@@ -12,7 +12,7 @@ import os
 import sys
 
 from gitckpt.model import ids, times
-from gitckpt.model.arguments import join_first, shell_word
+from gitckpt.model.arguments import join_first, shell_quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _UNSEEN = (
 )
 
 
-class Verbosity:
+class TerminalState:
     progress_time = 0.0  # when the progress line was written (`time.monotonic`); 0 for none
     quiet = False
     is_asking = False  # no progress is shown over a question
@@ -60,7 +60,6 @@ class EscapedText:
 
 
 def escape_text(text: str) -> str:
-    """Replace unprintable characters, such as terminal controls, by escapes."""
     is_plain = text.isprintable()
     return text if is_plain else "".join(c if c.isprintable() else _escape_char(c) for c in text)
 
@@ -129,7 +128,7 @@ def out_json(document: object) -> None:
     sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=True) + "\n")
 
 
-def attributes(value: object, names: str) -> dict[str, object]:
+def pick_fields(value: object, names: str) -> dict[str, object]:
     """Map each name in the space-separated `names` to that attribute of `value`."""
     return {name: getattr(value, name) for name in names.split()}
 
@@ -141,13 +140,13 @@ def out_bytes(data: bytes) -> None:
 
 
 def remark(line: str) -> None:
-    if not Verbosity.quiet:
+    if not TerminalState.quiet:
         _clear_progress()
         sys.stdout.flush()  # keep the order if both streams go to the same place
         sys.stderr.write(f"{_escape_and_shorten(line)}\n")
 
 
-def explain(text: str) -> None:
+def print_explanation(text: str) -> None:
     _clear_progress()
     sys.stderr.write(f"{_escape_lines(text)}\n")
 
@@ -187,22 +186,21 @@ def show_progress(line: str) -> None:
     import shutil
     import time
 
-    if sys.stderr.isatty() and not Verbosity.quiet and not Verbosity.is_asking:
+    if sys.stderr.isatty() and not TerminalState.quiet and not TerminalState.is_asking:
         width = shutil.get_terminal_size().columns - 1
         sys.stderr.write(f"\r\033[K{escape_text(line)[:width]}" if line else "\r\033[K")
         sys.stderr.flush()
-        Verbosity.progress_time = time.monotonic() if line else 0.0
+        TerminalState.progress_time = time.monotonic() if line else 0.0
 
 
 def _clear_progress() -> None:
-    if Verbosity.progress_time:
+    if TerminalState.progress_time:
         show_progress("")
 
 
 @contextlib.contextmanager
-def waiting(task: str) -> Iterator[None]:
-    """Show the task and its elapsed time on a terminal while the block runs."""
-    if not sys.stderr.isatty() or Verbosity.quiet:
+def show_waiting(task: str) -> Iterator[None]:
+    if not sys.stderr.isatty() or TerminalState.quiet:
         yield
         return
     import threading
@@ -213,11 +211,11 @@ def waiting(task: str) -> Iterator[None]:
     def show_elapsed_time() -> None:
         last_shown_time = 0.0
         while not is_finished.wait(_TICK):
-            shown_time = Verbosity.progress_time
+            shown_time = TerminalState.progress_time
             if shown_time != last_shown_time and time.monotonic() - shown_time < _TICK:
                 continue  # the task itself shows progress
             show_progress(f"… {task}: {time.monotonic() - start_time:.0f}s")
-            last_shown_time = Verbosity.progress_time
+            last_shown_time = TerminalState.progress_time
 
     thread = threading.Thread(target=show_elapsed_time, daemon=True)
     thread.start()
@@ -230,32 +228,32 @@ def waiting(task: str) -> Iterator[None]:
 
 
 def replace_lines(height: int, lines: Sequence[str]) -> int:
-    """Overwrite the last `height` printed lines; return the number of new lines."""
     import shutil
 
     columns, rows = shutil.get_terminal_size()
     lines = lines[: max(rows - 1, 1)]
     cursor_up = f"\033[{height}F" if height else ""
-    text = "".join(f"\033[K{_fit(escape_text(line), columns - 1).rstrip()}\n" for line in lines)
+    fitted_lines = [_fit_width(escape_text(line), columns - 1).rstrip() for line in lines]
+    text = "".join(f"\033[K{line}\n" for line in fitted_lines)
     sys.stdout.write(f"{cursor_up}{text}\033[J")
     sys.stdout.flush()
     return len(lines)
 
 
-def may_ask() -> bool:
+def can_ask_user() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def ask(question: str, *, own_line: bool = False, intro: Sequence[str] = ()) -> str | None:
     """Ask the user; return the stripped answer, or None at the end of input."""
     show_progress("")
-    Verbosity.is_asking = True
+    TerminalState.is_asking = True
     sys.stderr.write("\n".join(map(escape_text, (*intro, question))) + ("\n" if own_line else ""))
     sys.stderr.flush()
     try:
         line = sys.stdin.readline()
     finally:
-        Verbosity.is_asking = False
+        TerminalState.is_asking = False
     return line.strip() if line else None
 
 
@@ -296,7 +294,6 @@ def age_or_timestamp(instant: int, current_time: int, timestamp: str | None = No
 
 
 def short_id(name: str) -> str:
-    """Return 8 characters of an id if stdout is a terminal, otherwise the whole id."""
     return name[: ids.SHORT] if is_terminal() else name
 
 
@@ -322,7 +319,6 @@ def out_rows(columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> No
 
 
 def out_table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> None:
-    """Print a table without its empty columns, cut to the width of the terminal."""
     import shutil
 
     cells = [[escape_text(cell or "") for cell in row] for row in rows]
@@ -338,12 +334,13 @@ def out_table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> N
         widths[widths.index(max(widths))] -= 1
         excess -= 1
     for index, row in enumerate(lines):
-        line = _GAP.join(_fit(cell, width) for cell, width in zip(row, widths, strict=True))
-        line = _fit(line, sum(widths) + len(_GAP) * (len(indexes) - 1) - max(excess, 0)).rstrip()
+        line = _GAP.join(_fit_width(cell, width) for cell, width in zip(row, widths, strict=True))
+        line_width = sum(widths) + len(_GAP) * (len(indexes) - 1) - max(excess, 0)
+        line = _fit_width(line, line_width).rstrip()
         out(heading(line) if index == 0 else line)
 
 
-def _fit(text: str, width: int) -> str:
+def _fit_width(text: str, width: int) -> str:
     text_width = _display_width(text)
     if text_width > width:
         end_index = text_width = 0
@@ -369,7 +366,6 @@ def _add_style(text: str, style: str, stream: TextIO | None = None) -> str:
 
 
 def shorter_path(path: str | None) -> str:
-    """Return the absolute or relative form of `path`, the shorter one; "" for None."""
     if path is None:
         return ""
     relative = os.path.relpath(path)
@@ -402,7 +398,7 @@ def warn_of_captured_files(checkpoint: Checkpoint) -> int:
         if len(groups) > _FEW:
             omits_files = True
             warn(f"captured possible secrets in {plural(len(groups) - _FEW, 'more file')}")
-        path = shell_word(worktree.suspects[0].path)
+        path = shell_quoted(worktree.suspects[0].path)
         remark(f"if this file contains no secret: git ckpt allow --secret {path}")
     if omits_files:
         remark(f"to list all of these files: git ckpt show {checkpoint.id[: ids.SHORT]}")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import NoneType
 from typing import Any
 
-from gitckpt.model.arguments import require
+from gitckpt.model.arguments import require_type
 from gitckpt.model.checkpoint import Progress
 from gitckpt.model.values import dataclass
 
@@ -34,12 +34,10 @@ class Gauge:
 
 def gauges(state: Mapping[str, Any], progress: Progress | None = None) -> list[Gauge]:
     """Return the progress values in a run's `state` and a checkpoint's `progress`."""
-    require("state", state, Mapping, "a map of names to values")
-    require("progress", progress, (Progress, NoneType), "a Progress")
-    all_gauges = [
-        *_loop_gauges(_get_table(state, "loop")),
-        *_review_gauges(_get_table(state, "review")),
-    ]
+    require_type("state", state, Mapping, "a map of names to values")
+    require_type("progress", progress, (Progress, NoneType), "a Progress")
+    all_gauges = _loop_gauges(_get_table(state, "loop"))
+    all_gauges += _review_gauges(_get_table(state, "review"))
     all_gauges += _step_gauges(_get_table(state, "loop_state"))
     blockers = [item for item in _get_list(state, "blockers") if isinstance(item, Mapping)]
     active_blockers = [item for item in blockers if str(item.get("status", "")).upper() == "ACTIVE"]
@@ -68,10 +66,8 @@ def _loop_gauges(loop: Mapping[str, Any]) -> list[Gauge]:
         suffix = f", open: {_short_text(', '.join(map(str, open_issues)))}" if open_issues else ""
         count, total = len(closed_issues), len(closed_issues) + len(open_issues)
         loop_gauges.append(Gauge("issues", f"{count} of {total} closed{suffix}", count, total))
-    return [
-        *loop_gauges,
-        *_cost_gauges(_get_amount(loop, "cost_usd"), _get_amount(loop, "max_budget_usd")),
-    ]
+    costs = _cost_gauges(_get_amount(loop, "cost_usd"), _get_amount(loop, "max_budget_usd"))
+    return [*loop_gauges, *costs]
 
 
 def _review_gauges(review: Mapping[str, Any]) -> list[Gauge]:
@@ -92,10 +88,8 @@ def _review_gauges(review: Mapping[str, Any]) -> list[Gauge]:
         texts = [f"{count} {severity} {status}" for (severity, status), count in findings.items()]
         fixed = sum(count for (_, status), count in findings.items() if status == "fixed")
         gauges.append(Gauge("findings", ", ".join(texts)[:_LONGEST], fixed, sum(findings.values())))
-    return [
-        *gauges,
-        *_cost_gauges(_get_amount(review, "total_cost_usd"), _get_amount(review, "max_budget_usd")),
-    ]
+    cost, budget = _get_amount(review, "total_cost_usd"), _get_amount(review, "max_budget_usd")
+    return [*gauges, *_cost_gauges(cost, budget)]
 
 
 def _cost_gauges(cost: float, budget: float) -> list[Gauge]:

@@ -12,13 +12,13 @@ from gitckpt.durable.driver.driver import OPTIONS
 from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.formats import files
 from gitckpt.formats.systems import content
-from gitckpt.formats.systems.content import KEY, Record, Source, Unreadable
+from gitckpt.formats.systems.content import KEY, BadFormat, FileRecord, SourceFile
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model import times
 from gitckpt.model.checkpoint import CLEAN, Checkpoint, Pipeline, Worktree
-from gitckpt.model.phase import split
+from gitckpt.model.phase import split_label
 from gitckpt.model.values import dataclass, field
 from gitckpt.store import secrets
 from gitckpt.store.checkpoints import Checkpoints
@@ -53,7 +53,7 @@ class FileTime:
 def read_commit_times(repository: Repository, oids: Collection[str]) -> dict[str, CommitTime]:
     sorted_oids = sorted(set(oids))
     by_oid = {}
-    for oid, entry in zip(sorted_oids, repository.cat_file.contents(sorted_oids), strict=True):
+    for oid, entry in zip(sorted_oids, repository.cat_file.read_contents(sorted_oids), strict=True):
         # With SHA-256, git takes 40 digits as an abbreviation.
         if entry is None or entry[:2] != (oid, "commit"):
             continue
@@ -64,8 +64,7 @@ def read_commit_times(repository: Repository, oids: Collection[str]) -> dict[str
     return by_oid
 
 
-def determine_time(record: Record, commit: CommitTime | None, import_time: int) -> FileTime:
-    """Determine when a file was written; `commit` is the commit that the file names."""
+def determine_time(record: FileRecord, commit: CommitTime | None, import_time: int) -> FileTime:
     # rlm-act writes local time and calls it UTC. If that is before the commit that the file names,
     # the clock is taken as one of the committer's zone (true of 42 of 44 public files).
     if record.time is None or not 0 < record.time <= _LAST:
@@ -93,7 +92,7 @@ def read_versions(repository: Repository, path: str) -> list[tuple[str, int, byt
     except GitError:
         return []  # there is no commit yet
     commit_lines = [line.split(" ") for line in output.decode("ascii").splitlines()]
-    blobs = repository.cat_file.contents([f"{commit}:{path}" for _, commit in commit_lines])
+    blobs = repository.cat_file.read_contents([f"{commit}:{path}" for _, commit in commit_lines])
     versions: list[tuple[str, int, bytes]] = []
     for (time, commit), blob in zip(commit_lines, blobs, strict=True):
         if blob and blob[1] == "blob" and (not versions or versions[-1][2] != blob[2]):
@@ -109,9 +108,9 @@ _preset = functools.cache(functools.partial(pipelines.read_preset, known_steps=O
 
 
 @dataclass(frozen=True, slots=True)
-class FoundFile:
-    record: Record
-    source: Source
+class ParsedFile:
+    record: FileRecord
+    source: SourceFile
     time: FileTime
     commit: str  # the commit named in the file; "" if it is missing in this repository
     original: str  # oid of the file's bytes as a blob
@@ -120,41 +119,40 @@ class FoundFile:
 
 
 @dataclass(frozen=True, slots=True)
-class FileDraft:
-    item: FoundFile
+class CheckpointDraft:
+    item: ParsedFile
     checkpoint: Checkpoint  # without run and sequence
     fields: dict[str, Any]  # the keys of its document
     state: dict[str, Any] | None
 
     @property
-    def is_ours(self) -> bool:
+    def needs_no_trust(self) -> bool:
         """Whether the run may continue without the user's approval (`--trust`)."""
         return self.item.record.continuation is None
 
-    def can_follow(self, previous: FileDraft) -> bool:
-        """Return whether one transaction can record both `previous` and this draft."""
+    def can_share_transaction(self, previous: CheckpointDraft) -> bool:
         keys = ("git_sha", "branch", "worktree")
         return (
             all(self.fields.get(key) == previous.fields.get(key) for key in keys)
             and self.checkpoint.id != previous.checkpoint.id
             and self.item.original != previous.item.original
-            and self.is_ours == previous.is_ours
+            and self.needs_no_trust == previous.needs_no_trust
             # After a kill, the newest recorded checkpoint is found by its time.
             and self.checkpoint.time > previous.checkpoint.time
         )
 
 
 def capture_worktree(
-    store: Checkpoints, item: FoundFile, *, dry_run: bool
+    store: Checkpoints, item: ParsedFile, *, dry_run: bool
 ) -> tuple[str, str | None, Worktree | None]:
     """Return commit, branch and captured files of the worktree that a file names."""
     record, repository = item.record, store.repository
     if record.worktree is not None and not dry_run:
-        linked_worktree = administration.open_linked(repository, record.worktree)
+        linked_worktree = administration.open_linked_worktree(repository, record.worktree)
         if linked_worktree is not None:
-            with store.seen_from(linked_worktree, "plumbing") as linked_store:
-                worktree = linked_store.capture()
-                return *linked_store.objects.head(), worktree
+            with store.open_store_for(linked_worktree, "plumbing") as linked_store:
+                worktree = linked_store.capture_worktree()
+                return *linked_store.objects.read_head(), worktree
     if not item.commit and record.branch is not None:
         branch_info = repository.cat_file.info(BRANCHES + record.branch)
         if branch_info is not None and branch_info[1] == "commit":
@@ -164,7 +162,7 @@ def capture_worktree(
 
 def make_pipeline(
     store: Checkpoints,
-    item: FoundFile,
+    item: ParsedFile,
     checkpoint_id: str,
     newest: Checkpoint | None,
     captured: tuple[str, Worktree | None],
@@ -188,10 +186,10 @@ def make_pipeline(
         try:
             if name not in contents:
                 contents[name] = files.read_input(path, store.repository.worktree, reason, project)
-        except Unreadable as error:
+        except BadFormat as error:
             item.unread[path] = str(error)
     inputs = dict(definition.inputs)
-    inputs |= {name: secrets.masked(value) for name, value in continuation.inputs.items()}
+    inputs |= {name: secrets.mask_text(value) for name, value in continuation.inputs.items()}
     inputs |= {name: continuation.files[name] for name in contents if name in continuation.files}
     # With the name of a missing input file, a run would wait forever for that file.
     inputs |= {name: "" for name in definition.files if name not in contents and name != "plan"}
@@ -207,27 +205,25 @@ def make_pipeline(
         phases=tuple(names),
         completed={name: completed_before.get(name, checkpoint_id) for name in completed},
         autonomy=definition.autonomy,
-        definition=definition.digest(),
+        definition=definition.value_digests(),
         inputs=inputs,
         contents={name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
     )
     if contents and not dry_run:
         arguments = store.repository, store.objects, worktree or CLEAN, commit
-        worktree = run_files.with_inputs(*arguments, contents)
+        worktree = run_files.add_input_files(*arguments, contents)
     return new_pipeline, worktree
 
 
-def make_state(item: FoundFile) -> dict[str, Any]:
-    """Return the state of a file's checkpoint; it names a commit that is missing here."""
+def make_checkpoint_state(item: ParsedFile) -> dict[str, Any]:
     state_values = dict(item.record.state)
     if item.record.commit and not item.commit and KEY in state_values:
         state_values[KEY] = {**state_values[KEY], "git_commit": item.record.commit}
     return state_values
 
 
-def make_label(phase: str) -> str:
-    """Turn a phase label of any length and content into a valid label."""
-    name, status = split(phase)
+def make_valid_label(phase: str) -> str:
+    name, status = split_label(phase)
     name = name[: 10 * _MAX_LABEL]  # bounds the time; the rest is cut off below anyway
     printable_name = "".join(character if character.isprintable() else " " for character in name)
     text = " ".join(printable_name.split())[:_MAX_LABEL].rstrip("-")

@@ -17,23 +17,23 @@ from gitckpt.git import fsync
 from gitckpt.git.files import private_dirs, regular
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.worktree import administration
-from gitckpt.model.arguments import require, require_path, require_text, shell_word
+from gitckpt.model.arguments import require_path, require_text, require_type, shell_quoted
 from gitckpt.model.checkpoint import IMPORT, Checkpoint
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
-from gitckpt.model.phase import NOT_PHASES, split
+from gitckpt.model.phase import NOT_PHASES, split_label
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import finder, heads, ref_names
 from gitckpt.store.records.entry import CheckpointInfo
-from gitckpt.store.store import Store, inside
+from gitckpt.store.store import Store, checkpoints_of_store
 
 # A writer appends a clause to the list for each thing that the format cannot express. It raises
-# `Unreadable` if the checkpoint does not fit the format.
+# `BadFormat` if the checkpoint does not fit the format.
 _WRITERS: dict[str, Callable[[Checkpoint, list[str]], bytes]] = {
-    content.RLM_ACT: rlm_act.write,
-    content.FORGE: forge.write,
-    content.QUASAR: quasar.write,
-    content.SUPERPOWERS: superpowers.write,
+    content.RLM_ACT: rlm_act.write_checkpoint,
+    content.FORGE: forge.write_run,
+    content.QUASAR: quasar.write_review,
+    content.SUPERPOWERS: superpowers.write_track,
 }
 # Formats in which a run is a directory with a file for each ended phase.
 _DIRECTORIES = (content.RLM_ACT,)
@@ -58,7 +58,7 @@ class Exporter:
     """Exports checkpoints and runs of a repository as files of other tools."""
 
     def __init__(self, store: Store) -> None:
-        self._checkpoints = inside(store)
+        self._checkpoints = checkpoints_of_store(store)
 
     def files(self, text: str, format: str, *, every: bool = False) -> list[ExportResult]:  # noqa: A002 - the word for it
         """Return a checkpoint or a run as files of another tool, without writing them.
@@ -77,17 +77,17 @@ class Exporter:
         store, format_ = self._checkpoints, format
         require_text("text", text)
         require_text("format", format_)
-        detection.require_format(format_)
+        detection.require_known_format(format_)
         run = finder.resolve_run(text, store.repository, store.index)
         if run is None:
-            return [_export(store, store.read(store.find(text)), format_)]
-        entries = list(reversed(heads.list_checkpoints(store.index, store.repository, run)))
+            return [_export_checkpoint(store, store.read(store.find_id(text)), format_)]
+        entries = list(reversed(heads.list_run_checkpoints(store.index, store.repository, run)))
         if format_ in (content.RLM_ACT, content.WORKFLOW):
             entries = [entry for entry in entries if _ends_phase(entry)] or entries[-1:]
         if not (every and format_ in _DIRECTORIES):
             entries = entries[-1:]
-        exports = [_export(store, store.read(entry.id), format_) for entry in entries]
-        return _with_distinct_names(exports)
+        exports = [_export_checkpoint(store, store.read(entry.id), format_) for entry in entries]
+        return _rename_duplicate_files(exports)
 
     def is_directory(self, text: str, format: str) -> bool:  # noqa: A002 - the word for it
         """Return whether the format exports the run `text` as a directory of files."""
@@ -106,7 +106,7 @@ class Exporter:
             WorktreeError: the file cannot be written, or its directory does not exist.
         """
         require_path("path", path, as_text=True)
-        require("exported", exported, ExportResult, "what Exporter.files returned")
+        require_type("exported", exported, ExportResult, "what Exporter.files returned")
         store, full_path = self._checkpoints, os.path.abspath(path)
         _require_inside(store, full_path)
         if os.path.lexists(full_path) and not force:
@@ -115,7 +115,7 @@ class Exporter:
             raise _missing_directory_error(path)
         try:
             if _is_in_worktree(store, full_path):
-                administration.write_file(store.repository, full_path, exported.data)
+                administration.write_worktree_file(store.repository, full_path, exported.data)
             else:
                 regular.write(full_path, exported.data)
         except OSError as error:
@@ -143,7 +143,7 @@ class Exporter:
 
 def _missing_directory_error(path: str) -> WorktreeError:
     directory = os.path.dirname(path.rstrip(os.sep)) or os.curdir
-    hint = f"create it: mkdir -p {shell_word(directory)}; or choose another path: -o PATH"
+    hint = f"create it: mkdir -p {shell_quoted(directory)}; or choose another path: -o PATH"
     return WorktreeError(f"cannot write {path}: there is no directory {directory}", hint=hint)
 
 
@@ -169,22 +169,22 @@ def _is_in_worktree(store: Checkpoints, full_path: str) -> bool:
 
 
 def _ends_phase(entry: CheckpointInfo) -> bool:
-    name, status = split(entry.label)
+    name, status = split_label(entry.label)
     return entry.trigger.startswith(IMPORT) or (
         status in ("complete", "failed", "skipped") and name not in NOT_PHASES
     )
 
 
-def _export(store: Checkpoints, checkpoint: Checkpoint, format_: str) -> ExportResult:
+def _export_checkpoint(store: Checkpoints, checkpoint: Checkpoint, format_: str) -> ExportResult:
     imported = checkpoint.imported
-    name = _default_name(checkpoint, format_)
+    name = _default_file_name(checkpoint, format_)
     formats = (content.QUASAR, content.NEBULA) if format_ == content.QUASAR else (format_,)
     if imported is not None and checkpoint.trigger in map(trigger_of, formats):
         original_object = next(store.objects.read([imported.original], None))
         if original_object is None or original_object[0] != "blob":
             problem = f"the file from which checkpoint {checkpoint.id} was imported is missing"
             raise CkptError(problem, hint="check the store: git ckpt verify")
-        name = _imported_name(imported.path) or name
+        name = _usual_imported_file_name(imported.path) or name
         return ExportResult(checkpoint.id, name, original_object[1], (), is_original=True)
     if format_ not in _WRITERS:
         hint = f"choose another format: --format {content.RLM_ACT}"
@@ -192,7 +192,7 @@ def _export(store: Checkpoints, checkpoint: Checkpoint, format_: str) -> ExportR
     losses: list[str] = []
     try:
         data = _WRITERS[format_](checkpoint, losses)
-    except content.Unreadable as error:
+    except content.BadFormat as error:
         problem = f"cannot export checkpoint {checkpoint.id[:8]} as {format_}: {error}"
         hint = f"see the state: git ckpt show {checkpoint.id[:8]} --state"
         raise UsageError(problem, hint=hint) from None
@@ -228,14 +228,14 @@ _INPUTS_BY_FORMAT = {
 }
 
 
-def _imported_name(path: str) -> str | None:
+def _usual_imported_file_name(path: str) -> str | None:
     # An imported checkpoint can contain any path; only names that a tool would use are reused.
     name = os.path.basename(path)
     is_usual = name.endswith(detection.SUFFIXES) and not name.startswith(".")
     return name if is_usual and name.isprintable() else None
 
 
-def _with_distinct_names(files: list[ExportResult]) -> list[ExportResult]:
+def _rename_duplicate_files(files: list[ExportResult]) -> list[ExportResult]:
     files_by_name: dict[str, ExportResult] = {}
     for file in files:
         name = f"{file.checkpoint}.json" if file.name in files_by_name else file.name
@@ -243,7 +243,7 @@ def _with_distinct_names(files: list[ExportResult]) -> list[ExportResult]:
     return list(files_by_name.values())
 
 
-def _default_name(checkpoint: Checkpoint, format_: str) -> str:
+def _default_file_name(checkpoint: Checkpoint, format_: str) -> str:
     names = {content.FORGE: f"{checkpoint.run}.yaml", content.QUASAR: "checkpoint.toml"}
     names[content.SUPERPOWERS] = "metadata.json"
     return names.get(format_, f"{checkpoint.id}.json")
@@ -252,14 +252,14 @@ def _default_name(checkpoint: Checkpoint, format_: str) -> str:
 def _require_replaceable(store: Checkpoints, full_path: str, exported: ExportResult) -> None:
     """Raise `UsageError` unless a file is equal, imported or the last export."""
     try:
-        data = regular.content(full_path, _LARGEST, follow=False)
+        data = regular.read_content(full_path, _LARGEST, follow=False)
     except OSError as error:
         hint = "move that file away, or choose another path: -o PATH"
         raise UsageError(f"cannot replace {full_path}: {error.strerror}", hint=hint) from None
     oid = object_id("blob", data, store.repository.object_format)
     if data == exported.data or _read_exports(store).get(_hash_path(full_path)) == oid:
         return
-    if oid not in (original for _, original in store.refs.iterate(ref_names.ORIGINALS)):
+    if oid not in (original for _, original in store.refs.iterate_refs(ref_names.ORIGINALS)):
         problem = f"{full_path} exists, and was neither imported nor written by the last export"
         hint = "to replace the file: --force; or choose another path: -o PATH"
         raise UsageError(problem, hint=hint)
@@ -272,7 +272,7 @@ def _hash_path(full_path: str) -> str:
 def _read_exports(store: Checkpoints) -> dict[str, str]:
     path = os.path.join(store.repository.private_dir, _LIST)
     try:
-        text = regular.content(path, _LARGEST_LIST, follow=False).decode("ascii", "replace")
+        text = regular.read_content(path, _LARGEST_LIST, follow=False).decode("ascii", "replace")
     except OSError:
         return {}  # the next export needs --force
     # A power cut may leave any content.
@@ -289,7 +289,8 @@ def _record_export(store: Checkpoints, full_path: str, data: bytes) -> None:
         lines = [f"{key} {oid}\n" for key, oid in exports.items()][-_MAX_EXPORTS:]
         try:
             data = "".join(lines).encode("ascii")
-            regular.write_private(path, data, flushed=True, opener=private_dirs.create)
+            opener = private_dirs.open_private_file
+            regular.write_private_file(path, data, flushed=True, opener=opener)
         except OSError as error:
             hint = f"{full_path} was written; to replace that file later: --force"
             raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Container, Iterator
 
 from gitckpt.formats.systems import detection
-from gitckpt.formats.systems.content import LARGEST, Source, Unreadable
+from gitckpt.formats.systems.content import LARGEST, BadFormat, SourceFile
 from gitckpt.git.files import regular
 from gitckpt.git.files.private_dirs import PRIVATE
 from gitckpt.model.errors import NotFoundError
@@ -55,7 +55,7 @@ def find_files(
             visited_files.add(file)
             display_path = _display_path(file, top)
             is_named = file in absolute_paths
-            is_expected = is_named or detection.format_by_place(display_path) is not None
+            is_expected = is_named or detection.format_by_path(display_path) is not None
             if is_expected or captured_files is None or file in captured_files:
                 problem = "a link, and links are not followed" if os.path.islink(file) else None
                 yield FileCandidate(file, display_path, is_expected, is_named, problem)
@@ -71,7 +71,6 @@ def _unreadable_directory(error: OSError, top: str | None) -> FileCandidate:
 
 
 def _resolve_parent(path: str) -> str:
-    """Return an absolute path with links resolved, except in its last component."""
     parent, name = os.path.split(os.path.abspath(path))
     return os.path.join(os.path.realpath(parent), name)
 
@@ -89,20 +88,19 @@ def _display_path(full_path: str, top: str | None) -> str:
     return os.path.relpath(full_path, root) if is_inside else full_path
 
 
-def read_file(file: FileCandidate) -> Source:
-    """Read a file; raise `Unreadable` if it is not a regular file, or too large."""
+def read_file(file: FileCandidate) -> SourceFile:
     if file.problem is not None:
-        raise Unreadable(file.problem)
+        raise BadFormat(file.problem)
     try:
-        data = regular.content(file.full_path, LARGEST, follow=False)
+        data = regular.read_content(file.full_path, LARGEST, follow=False)
     except OSError as error:
-        raise Unreadable(str(error.strerror)) from None
-    return Source(file.path, data)
+        raise BadFormat(str(error.strerror)) from None
+    return SourceFile(file.path, data)
 
 
-def add_plan(
-    source: Source, full_path: str, reason: Callable[[str], str | None]
-) -> tuple[Source, str | None]:
+def add_neighboring_plan(
+    source: SourceFile, full_path: str, reason: Callable[[str], str | None]
+) -> tuple[SourceFile, str | None]:
     """Return the source with the plan file beside it, and why a plan was not read."""
     # If a snapshot would omit the file as well, the plan is read: both belong to the tool.
     stem = os.path.basename(full_path).rpartition(".")[0]
@@ -116,8 +114,8 @@ def add_plan(
             remark = f"has the plan {name} next to it, which was not read: {obstacle}"
             continue
         with contextlib.suppress(OSError):  # the plan is optional
-            contents[name] = regular.content(path, _MAX_PLAN, follow=False)
-    return Source(source.path, source.data, contents), remark
+            contents[name] = regular.read_content(path, _MAX_PLAN, follow=False)
+    return SourceFile(source.path, source.data, contents), remark
 
 
 def read_input(
@@ -126,11 +124,11 @@ def read_input(
     """Read a file of the worktree `top` that an imported file names.
 
     A path below `project`, the former path of the project, is taken as relative to `top`. Raises
-    `Unreadable`, whose message continues a sentence that begins with the path.
+    `BadFormat`, whose message continues a sentence that begins with the path.
     """
     not_found = "is not in the repository"
     if top is None or not path:
-        raise Unreadable(not_found)
+        raise BadFormat(not_found)
     root = os.path.realpath(top)
     for parent in (project.rstrip("/"), root):
         if parent and path.startswith(f"{parent}/"):
@@ -139,13 +137,13 @@ def read_input(
     try:
         file = os.path.realpath(os.path.join(root, path))
         if os.path.isabs(path) or not file.startswith(root + os.sep) or not os.path.lexists(file):
-            raise Unreadable(not_found)
+            raise BadFormat(not_found)
         if (obstacle := reason(file)) is not None:
-            raise Unreadable(f"is not read: {obstacle}")
-        return regular.content(file, _MAX_PLAN, follow=False)
+            raise BadFormat(f"is not read: {obstacle}")
+        return regular.read_content(file, _MAX_PLAN, follow=False)
     except OSError as error:
-        raise Unreadable(f"is not read: {error.strerror}") from None
-    except Unreadable:
+        raise BadFormat(f"is not read: {error.strerror}") from None
+    except BadFormat:
         raise
     except ValueError:
-        raise Unreadable(not_found) from None
+        raise BadFormat(not_found) from None

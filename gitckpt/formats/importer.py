@@ -16,12 +16,12 @@ from typing import Any
 
 from gitckpt.durable.steps import graph_file
 from gitckpt.formats import conversion, files
-from gitckpt.formats.conversion import FileDraft, FoundFile
+from gitckpt.formats.conversion import CheckpointDraft, ParsedFile
 from gitckpt.formats.systems import content, detection, forge, quasar, rlm_act, superpowers
-from gitckpt.formats.systems.content import Record, Source, Unreadable
-from gitckpt.git.lock import Lock
+from gitckpt.formats.systems.content import BadFormat, FileRecord, SourceFile
+from gitckpt.git.lock import FileLock
 from gitckpt.git.objects.encoding import object_id
-from gitckpt.git.refs import RefMoved, Update
+from gitckpt.git.refs import RefMoved, RefUpdate
 from gitckpt.model import ids, times
 from gitckpt.model.arguments import as_paths, quote_path, require_callable, require_text
 from gitckpt.model.checkpoint import IMPORT, Checkpoint, Imported
@@ -30,9 +30,9 @@ from gitckpt.model.values import dataclass, replace
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import draft, keys, ref_names
 from gitckpt.store.records.keys import KeyClaim
-from gitckpt.store.records.recorder import Proposal, Recorder
+from gitckpt.store.records.recorder import CheckpointRecorder, Proposal
 from gitckpt.store.snapshot import limits
-from gitckpt.store.store import Store, inside
+from gitckpt.store.store import Store, checkpoints_of_store
 
 # Find earlier imports by the bytes of a file, and the run by its key.
 
@@ -49,11 +49,11 @@ class KnownImports:
     def __init__(self, store: Checkpoints) -> None:
         self._store = store
         self._by_original: defaultdict[str, list[str]] = defaultdict(list)
-        for ref, oid in store.refs.iterate(ref_names.ORIGINALS):
-            self.add(oid, ref.removeprefix(ref_names.ORIGINALS))
+        for ref, oid in store.refs.iterate_refs(ref_names.ORIGINALS):
+            self.add_import(oid, ref.removeprefix(ref_names.ORIGINALS))
 
     # `original` is the oid of the file's bytes.
-    def find(self, record: Record, path: str, original: str) -> Checkpoint | None:
+    def find_import(self, record: FileRecord, path: str, original: str) -> Checkpoint | None:
         for name in self._by_original.get(original, ()):
             try:
                 checkpoint = self._store.read(name)
@@ -66,27 +66,26 @@ class KnownImports:
                 return checkpoint
         return None
 
-    def add(self, original: str, checkpoint_id: str) -> None:
+    def add_import(self, original: str, checkpoint_id: str) -> None:
         self._by_original[original].append(checkpoint_id)
 
     def delete_leftover_refs(self, checkpoint_id: str) -> None:
-        """Delete refs of an import that was killed before it recorded its checkpoint."""
-        require_no_checkpoint = Update(ref_names.CHECKPOINTS + checkpoint_id, "", "")
+        require_no_checkpoint = RefUpdate(ref_names.CHECKPOINTS + checkpoint_id, "", "")
         for ref_prefix in ref_names.OBJECTS:
-            oid = self._store.refs.read(ref_prefix + checkpoint_id)
+            oid = self._store.refs.read_ref(ref_prefix + checkpoint_id)
             try:
                 if oid is not None:
-                    update = Update(ref_prefix + checkpoint_id, "", oid)
-                    self._store.refs.update([require_no_checkpoint, update])
+                    update = RefUpdate(ref_prefix + checkpoint_id, "", oid)
+                    self._store.refs.apply_updates([require_no_checkpoint, update])
             except RefMoved:
                 return  # a concurrent import has changed it
 
-    def claim(self, record: Record) -> KeyClaim:
+    def claim_run_key(self, record: FileRecord) -> KeyClaim:
         key = f"{trigger_of(record.format)}:{record.identity}"
         if len(key) > keys.MAX_LENGTH or not key.isprintable():
             digest = hashlib.sha256(os.fsencode(record.identity)).hexdigest()
             key = f"{trigger_of(record.format)}:{digest}"
-        return self._store.claim(key)
+        return self._store.claim_of_key(key)
 
 
 # Import files.
@@ -118,9 +117,9 @@ class Importer:
 
     Args:
         format: one of `detection.NAMES`; by default, the content of each file decides.
-        phases: the phase that old quasar files lack: "linting", "filtering" or "" for none.
+        phases: a phase that files of old quasar versions lack: "linting", "filtering" or "".
         history: whether to import each version of a superpowers file in git's history.
-        fork: whether to import a file as a second run if the first one has continued here.
+        fork: whether a file becomes a second run if the run of its first import has gone on.
     """
 
     def __init__(
@@ -138,18 +137,20 @@ class Importer:
         require_text("phases", phases)
         require_callable("progress", progress)
         if format is not None:
-            detection.require_format(format)
+            detection.require_known_format(format)
         if phases not in quasar.TABLES:
             hint = "give linting or filtering"
             raise UsageError(f"quasar files cannot lack the phase {phases!r}", hint=hint)
-        self._store = inside(store)
+        self._store = checkpoints_of_store(store)
         self._format, self._phases, self._progress = format, phases, progress
         self._history, self._fork, self._dry_run = history, fork, dry_run
         self._planned: set[str] = set()
         self._attempts: dict[str, int] = {}
         self._top = self._store.repository.worktree
         self.left: list[str] = []  # files that were not read, as a snapshot would not capture them
-        self._recorder = Recorder(self._store.repository, self._store.objects, self._store.refs)
+        self._recorder = CheckpointRecorder(
+            self._store.repository, self._store.objects, self._store.refs
+        )
 
     def take(self, paths: Sequence[str | os.PathLike[str]]) -> list[ImportedFile]:
         """Import the files that `paths` name, and those below its directories.
@@ -166,15 +167,15 @@ class Importer:
         lock: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
         if not self._dry_run:
             private_dir = self._store.repository.make_private_dir()
-            lock = Lock(os.path.join(private_dir, "import.lock"), _LOCK_SECONDS)
+            lock = FileLock(os.path.join(private_dir, "import.lock"), _LOCK_SECONDS)
         with lock:
             self._known = KnownImports(self._store)
             return self._import_files(path_names)
 
     def _import_files(self, paths: list[str]) -> list[ImportedFile]:
         results: list[ImportedFile] = []
-        parsed_files: list[tuple[Record, Source]] = []
-        for file in files.find_files(paths, self._top, self._list_captured, self.left):
+        parsed_files: list[tuple[FileRecord, SourceFile]] = []
+        for file in files.find_files(paths, self._top, self._list_capturable_files, self.left):
             try:
                 source = files.read_file(file)
                 records = self._parse_file(source, file.full_path)
@@ -183,11 +184,11 @@ class Importer:
                     problem = "the format is unknown"
                     results.append(ImportedFile(file.path, SKIPPED, problem=problem))
                 parsed_files += records
-            except Unreadable as error:
+            except BadFormat as error:
                 if file.is_expected:
                     failed_file = ImportedFile(file.path, FAILED, self._format, problem=str(error))
                     results.append(failed_file)
-        files_by_run: defaultdict[tuple[str, str], list[FoundFile]] = defaultdict(list)
+        files_by_run: defaultdict[tuple[str, str], list[ParsedFile]] = defaultdict(list)
         for found_file in self._add_times(parsed_files):
             files_by_run[found_file.record.format, found_file.record.identity].append(found_file)
         count = 0
@@ -204,63 +205,63 @@ class Importer:
                 self._store.write_due_links()
         return results
 
-    def _require_skippable(self, source: Source, *, is_named: bool) -> None:
-        """Raise `Unreadable` if a file of unknown format must not be skipped silently."""
-        detection.require_complete(source)
-        format_ = detection.format_by_place(source.path)
-        if format_ is not None and not detection.may_be_foreign(source, format_):
+    def _require_skippable(self, source: SourceFile, *, is_named: bool) -> None:
+        """Raise `BadFormat` if a file of unknown format must not be skipped."""
+        detection.require_complete_file(source)
+        format_ = detection.format_by_path(source.path)
+        if format_ is not None and not detection.may_be_of_other_tool(source, format_):
             self._parse_record(format_, source)
         if is_named:
-            raise Unreadable("unknown format; to see what a format lacks, name it: --format NAME")
+            raise BadFormat("unknown format; to see what a format lacks, name it: --format NAME")
 
-    def _parse_file(self, source: Source, place: str) -> list[tuple[Record, Source]]:
+    def _parse_file(self, source: SourceFile, place: str) -> list[tuple[FileRecord, SourceFile]]:
         format_ = self._format or detection.detect_format(source)
         if format_ is None:
             return []
         remark = None
         if format_ in (content.FORGE, content.SUPERPOWERS):
-            source, remark = files.add_plan(source, place, self._reason_to_leave)
+            source, remark = files.add_neighboring_plan(source, place, self._reason_to_skip)
         record = self._parse_record(format_, source)
         if remark:
             record = replace(record, remarks=(*record.remarks, remark))
         records = [(record, source)]
         if self._history and format_ == content.SUPERPOWERS:
-            versions: list[tuple[Record, Source]] = []
+            versions: list[tuple[FileRecord, SourceFile]] = []
             for commit, time, data in conversion.read_versions(self._store.repository, source.path):
                 older_source = replace(source, data=data)
                 try:
                     record = self._parse_record(format_, older_source)
                     record = replace(record, commit=commit, time=time, is_local=False)
                     versions.append((record, older_source))
-                except Unreadable as error:
+                except BadFormat as error:
                     self._progress(f"{source.path} of commit {commit[:10]}: {error}")
             is_committed = versions and versions[-1][1].data == source.data
             records = versions if is_committed else versions + records
         return records
 
-    def _reason_to_leave(self, path: str) -> str | None:
-        return limits.reason_to_leave(self._store.repository, self._limits, path)
+    def _reason_to_skip(self, path: str) -> str | None:
+        return limits.reason_not_captured(self._store.repository, self._limits, path)
 
-    def _list_captured(self, directory: str) -> set[str] | None:
-        """Return the files below a directory that a snapshot captures; None for all."""
-        has_top = self._top is not None
-        return limits.below(self._store.repository, self._limits, directory) if has_top else None
+    def _list_capturable_files(self, directory: str) -> set[str] | None:
+        if self._top is None:
+            return None
+        return limits.captured_below(self._store.repository, self._limits, directory)
 
     @cached_property
     def _limits(self) -> limits.Limits:
-        return self._store.rules.limits()
+        return self._store.settings_reader.read_limits()
 
-    def _parse_record(self, format_: str, source: Source) -> Record:
+    def _parse_record(self, format_: str, source: SourceFile) -> FileRecord:
         is_quasar = format_ == self._format == content.QUASAR
-        if is_quasar and detection.is_state_of_nebula(source):
+        if is_quasar and detection.is_nebula_state(source):
             format_ = content.NEBULA
         if format_ == content.QUASAR:
-            return quasar.read(source, self._phases)
+            return quasar.read_review(source, self._phases)
         if format_ == content.SUPERPOWERS:
-            return superpowers.read(source, graph_file.read_preset())
+            return superpowers.read_track(source, graph_file.read_preset_graph())
         return _READERS[format_](source)
 
-    def _add_times(self, parsed_files: Iterable[tuple[Record, Source]]) -> list[FoundFile]:
+    def _add_times(self, parsed_files: Iterable[tuple[FileRecord, SourceFile]]) -> list[ParsedFile]:
         records = list(parsed_files)
         oids = {record.commit for record, _ in records if ids.is_oid(record.commit)}
         commits = conversion.read_commit_times(self._store.repository, oids)
@@ -269,15 +270,15 @@ class Importer:
             time = conversion.determine_time(record, commits.get(record.commit), import_time)
             original = object_id("blob", source.data, self._store.repository.object_format)
             commit = record.commit if record.commit in commits else ""
-            items.append(FoundFile(record, source, time, commit, original))
+            items.append(ParsedFile(record, source, time, commit, original))
         return items
 
-    def _import_run(self, items: list[FoundFile]) -> list[ImportedFile]:
+    def _import_run(self, items: list[ParsedFile]) -> list[ImportedFile]:
         results: list[ImportedFile] = []
-        new_items: list[FoundFile] = []
+        new_items: list[ParsedFile] = []
         originals: set[str] = set()
         for item in items:
-            earlier_import = self._known.find(item.record, item.source.path, item.original)
+            earlier_import = self._known.find_import(item.record, item.source.path, item.original)
             if earlier_import is not None:
                 results.append(_make_result(item, KNOWN, earlier_import.run, earlier_import))
             elif item.original in originals:
@@ -289,10 +290,10 @@ class Importer:
             # A kill may have left the heads of these runs behind.
             runs = {result.run for result in results if result.run and not self._dry_run}
             for name in runs:
-                self._store.heads.move_up(name)
+                self._store.heads.move_head_up(name)
             return results
-        run = self._known.claim(new_items[0].record).run()
-        newest = self._store.heads.move_up_and_read(run) if run is not None else None
+        run = self._known.claim_run_key(new_items[0].record).existing_run()
+        newest = self._store.heads.move_head_up_and_read(run) if run is not None else None
         if newest is not None and newest.trigger != trigger_of(new_items[0].record.format):
             if not self._fork:
                 problem = f"run {run} has continued here; import the file as another run: --fork"
@@ -303,10 +304,10 @@ class Importer:
             self._store.objects.write([("blob", item.source.data) for item in new_items])
         batch_size = 1 if self._dry_run else _BATCH
         while new_items:
-            drafts: list[FileDraft] = []
+            drafts: list[CheckpointDraft] = []
             try:
-                drafts = self._batch(new_items[:batch_size], newest)
-                checkpoints = self._record(drafts, newest)
+                drafts = self._draft_batch(new_items[:batch_size], newest)
+                checkpoints = self._record_drafts(drafts, newest)
             except (StateError, UsageError) as error:
                 if len(drafts) > 1:
                     batch_size = 1  # find the file that failed
@@ -320,47 +321,48 @@ class Importer:
             del new_items[: len(checkpoints)]
         return results
 
-    def _make_imported_result(self, item: FoundFile, checkpoint: Checkpoint) -> ImportedFile:
+    def _make_imported_result(self, item: ParsedFile, checkpoint: Checkpoint) -> ImportedFile:
         result = _make_result(item, IMPORTED, checkpoint.run, checkpoint)
         # A real import generates another id.
         has_random_id = self._dry_run and checkpoint.id != item.record.id
         return replace(result, checkpoint=None) if has_random_id else result
 
-    def _batch(self, items: Sequence[FoundFile], newest: Checkpoint | None) -> list[FileDraft]:
-        """Draft the first files of `items`, as many as one transaction can record."""
-        drafts = [self._draft(items[0], newest)]
+    def _draft_batch(
+        self, items: Sequence[ParsedFile], newest: Checkpoint | None
+    ) -> list[CheckpointDraft]:
+        drafts = [self._make_draft(items[0], newest)]
         for item in items[1:]:
             try:
-                next_draft = self._draft(item, drafts[-1].checkpoint)
+                next_draft = self._make_draft(item, drafts[-1].checkpoint)
             except (StateError, UsageError):
                 break  # reported in the next group, as its first file
-            if not all(next_draft.can_follow(draft_) for draft_ in drafts):
+            if not all(next_draft.can_share_transaction(draft_) for draft_ in drafts):
                 break
             drafts.append(next_draft)
         return drafts
 
-    def _draft(self, item: FoundFile, newest: Checkpoint | None) -> FileDraft:
+    def _make_draft(self, item: ParsedFile, newest: Checkpoint | None) -> CheckpointDraft:
         record, store = item.record, self._store
         checkpoint_id = record.id
         if checkpoint_id is not None:
-            if store.refs.read(ref_names.CHECKPOINTS + checkpoint_id) is not None:
+            if store.refs.read_ref(ref_names.CHECKPOINTS + checkpoint_id) is not None:
                 checkpoint_id = None  # an earlier version of the file was imported
             elif not self._dry_run:
                 self._known.delete_leftover_refs(checkpoint_id)
         checkpoint_id = checkpoint_id or store.new_id()
         commit, branch, worktree = conversion.capture_worktree(store, item, dry_run=self._dry_run)
-        pipeline_options: Any = {"reason": self._reason_to_leave, "dry_run": self._dry_run}
+        pipeline_options: Any = {"reason": self._reason_to_skip, "dry_run": self._dry_run}
         captured = commit, worktree
         pipeline, worktree = conversion.make_pipeline(
             store, item, checkpoint_id, newest, captured, **pipeline_options
         )
         path, untrusted = stored_path(item.source.path), None if item.time.is_trusted else True
         imported = Imported(path, item.original, times.to_text(store.clock()), untrusted)
-        details: draft.Details = {"trigger": trigger_of(record.format), "errors": record.errors}
-        details["pipeline"] = pipeline
+        details: draft.CheckpointDetails = {"trigger": trigger_of(record.format)}
+        details |= {"errors": record.errors, "pipeline": pipeline}
         checkpoint, fields, state = draft.make_checkpoint(
-            conversion.make_label(record.phase),
-            conversion.make_state(item),
+            conversion.make_valid_label(record.phase),
+            conversion.make_checkpoint_state(item),
             details,
             head=(commit, branch),
             worktree=worktree,
@@ -370,63 +372,62 @@ class Importer:
         import_table: dict[str, Any] = {"path": imported.path, "original": imported.original}
         import_table |= {"at": imported.at, **({"untrusted": True} if imported.untrusted else {})}
         fields = {**fields, "imported": import_table}
-        return FileDraft(item, replace(checkpoint, imported=imported), fields, state)
+        return CheckpointDraft(item, replace(checkpoint, imported=imported), fields, state)
 
-    def _record(self, drafts: Sequence[FileDraft], newest: Checkpoint | None) -> list[Checkpoint]:
+    def _record_drafts(
+        self, drafts: Sequence[CheckpointDraft], newest: Checkpoint | None
+    ) -> list[Checkpoint]:
         first = drafts[0]
         run = newest.run if newest is not None else None
         claim = None
         if run is None:
-            run = self._find_unused_run(first.item)
+            run = self._find_unused_run_id(first.item)
             if self._dry_run:
                 self._planned.add(run)
             else:
-                claim = self._known.claim(first.item.record)
-                claim = None if self._fork and claim.run() is not None else claim
+                claim = self._known.claim_run_key(first.item.record)
+                claim = None if self._fork and claim.existing_run() is not None else claim
         if self._dry_run:
             return [replace(first.checkpoint, run=run)]
-        for draft_ in drafts:
-            draft_.fields["run"] = run
+        for one in drafts:
+            one.fields["run"] = run
         options: Any = {"starts_run": newest is None, "claim": claim, "is_apart": True}
-        first_proposal = Proposal(first.fields, first.state, is_ours=first.is_ours, **options)
+        proposal = Proposal(first.fields, first.state, is_ours=first.needs_no_trust, **options)
         later_proposals = [
-            Proposal(draft_.fields, draft_.state, is_ours=draft_.is_ours, is_apart=True)
-            for draft_ in drafts[1:]
+            Proposal(one.fields, one.state, is_ours=one.needs_no_trust, is_apart=True)
+            for one in drafts[1:]
         ]
-        self._recorder.record(first_proposal, then=later_proposals)
-        for draft_ in drafts:
-            self._known.add(draft_.item.original, draft_.checkpoint.id)
-        return [
-            draft.complete_checkpoint(draft_.checkpoint, draft_.fields, draft_.state)
-            for draft_ in drafts
-        ]
+        self._recorder.record_proposals(proposal, then=later_proposals)
+        for one in drafts:
+            self._known.add_import(one.item.original, one.checkpoint.id)
+        return [draft.complete_checkpoint(one.checkpoint, one.fields, one.state) for one in drafts]
 
-    def _find_unused_run(self, item: FoundFile) -> str:
-        start_stamp = times.to_stamp(item.time.started)
+    def _find_unused_run_id(self, item: ParsedFile) -> str:
+        start_stamp = times.to_run_id_stamp(item.time.started)
         run_id = item.record.run or ids.make_run_id(start_stamp, item.record.name[:1000])
-        if self._is_unused_run(run_id):
+        if self._is_unused_run_id(run_id):
             return run_id
         run_id = run_id[:180].rstrip("-")  # leave room for a number
         attempt = self._attempts.get(run_id, 2)
-        while not self._is_unused_run(f"{run_id}-{attempt}"):
+        while not self._is_unused_run_id(f"{run_id}-{attempt}"):
             attempt += 1
         self._attempts[run_id] = attempt
         return f"{run_id}-{attempt}"
 
-    def _is_unused_run(self, run: str) -> bool:
-        return run not in self._planned and self._store.refs.read(ref_names.RUNS + run) is None
+    def _is_unused_run_id(self, run: str) -> bool:
+        return run not in self._planned and self._store.refs.read_ref(ref_names.RUNS + run) is None
 
 
-_READERS: dict[str, Callable[[Source], Record]] = {
-    content.RLM_ACT: rlm_act.read,
+_READERS: dict[str, Callable[[SourceFile], FileRecord]] = {
+    content.RLM_ACT: rlm_act.read_checkpoint,
     content.WORKFLOW: rlm_act.read_workflow,
-    content.FORGE: forge.read,
+    content.FORGE: forge.read_run,
     content.NEBULA: quasar.read_nebula,
 }
 
 
 def _make_result(
-    item: FoundFile, status: str, run: str | None = None, checkpoint: Checkpoint | None = None
+    item: ParsedFile, status: str, run: str | None = None, checkpoint: Checkpoint | None = None
 ) -> ImportedFile:
     record = item.record
     all_remarks = [*record.remarks, *filter(None, [item.time.remark])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitckpt.git.command import BOUNDED, Standby
+from gitckpt.git.command import BOUNDED, StandbyProcess
 from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.process import SEE_DAMAGE, find_fetch_hint
 from gitckpt.model.errors import CkptError
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from threading import Thread
 
-    from gitckpt.git.command import Git
+    from gitckpt.git.command import GitRunner
     from gitckpt.git.process import Child
 
     ObjectContents = Iterator[tuple[str, str, bytes] | None]  # oid, kind and content
@@ -28,28 +28,28 @@ _UNREADABLE = (*_MALFORMED, " is corrupt", "from promisor remote")
 _COMPLAINTS = ("fatal: ", "error: ")
 
 
-class CatFile:
-    def __init__(self, git: Git) -> None:
+class CatFileProcess:
+    def __init__(self, git: GitRunner) -> None:
         self._git = git
-        self._standby = Standby(lambda: git.start("cat-file", "--batch-command"))
+        self._standby = StandbyProcess(lambda: git.start_git("cat-file", "--batch-command"))
 
     def info(self, name: str) -> tuple[str, str, int] | None:
         """Return the oid, kind and size of the object that `name` names; None if missing."""
-        answer = next(self._ask("info", [name], _MALFORMED))
+        answer = next(self._request_objects("info", [name], _MALFORMED))
         return answer[:3] if answer else None
 
-    def list_existing(self, oids: Sequence[str]) -> list[str]:
+    def list_existing_objects(self, oids: Sequence[str]) -> list[str]:
         """Return the full oids of the objects that exist; damaged objects exist, too."""
-        answers = self._ask("info", oids, ("from promisor remote",))
+        answers = self._request_objects("info", oids, ("from promisor remote",))
         return [answer[0] for answer in answers if answer]
 
-    def contents(self, names: Sequence[str], max_size: int | None = None) -> ObjectContents:
+    def read_contents(self, names: Sequence[str], max_size: int | None = None) -> ObjectContents:
         """Yield the oid, kind and content of each named object.
 
         An unreadable object yields None. One larger than `max_size` has the kind OVERSIZED.
         """
         if len(names) < _MANY:
-            yield from self._read_each(names, max_size)
+            yield from self._read_singly(names, max_size)
             return
         position = 0
         while position < len(names):
@@ -57,24 +57,24 @@ class CatFile:
                 position += 1
                 yield entry
             # git ended at a damaged object, or the next one is larger than `max_size`
-            yield from self._read_each(names[position : position + _PORTION], max_size)
+            yield from self._read_singly(names[position : position + _PORTION], max_size)
             position += _PORTION
 
     def _read_bulk(self, names: Sequence[str], start: int, max_size: int | None) -> ObjectContents:
         # A fifth of the time of asking one by one. Ends at the first object that git cannot give.
-        child = self._git.start(*BOUNDED, "cat-file", "--batch", "--buffer")
+        child = self._git.start_git(*BOUNDED, "cat-file", "--batch", "--buffer")
         thread = _start_writer(child, names, start)
         try:
             for _ in range(start, len(names)):
-                if not (line := child.read_line()):
+                if not (line := child.read_output_line()):
                     break
-                if (header := _parse_header(line)) is None:
+                if (header := _parse_object_header(line)) is None:
                     yield None
                     continue
                 oid, kind, size = header
                 if max_size is not None and size > max_size:
                     break
-                if len(data := child.read(size + 1)) <= size:
+                if len(data := child.read_output(size + 1)) <= size:
                     break
                 yield oid, kind, data[:-1]
         finally:
@@ -83,11 +83,11 @@ class CatFile:
             thread.join()
             child.close()
 
-    def _read_each(self, names: Sequence[str], max_size: int | None) -> ObjectContents:
-        for answer in self._ask("contents", names, _UNREADABLE, max_size):
+    def _read_singly(self, names: Sequence[str], max_size: int | None) -> ObjectContents:
+        for answer in self._request_objects("contents", names, _UNREADABLE, max_size):
             yield (answer[0], answer[1], answer[3]) if answer else None
 
-    def _ask(
+    def _request_objects(
         self,
         command: str,
         names: Sequence[str],
@@ -97,22 +97,22 @@ class CatFile:
         requests = [f"{command} {name}\n".encode("utf-8", "surrogateescape") for name in names]
         position = 0
         while position < len(requests):
-            batch = _next_batch(requests, position)
+            batch = _select_next_requests(requests, position)
             unread_count = len(batch)
-            child = self._standby.take()
+            child = self._standby.take_process()
             try:
                 try:
-                    child.write(b"".join(batch))
+                    child.write_input(b"".join(batch))
                 except BrokenPipeError:
                     _raise_unexpected_end(child)
                 while unread_count:
                     position += 1
-                    if not (line := child.read_line()):
+                    if not (line := child.read_output_line()):
                         _raise_unexpected_end(child, expected=complaints)
                         yield None
                         break
                     answer = None
-                    if header := _parse_header(line):
+                    if header := _parse_object_header(line):
                         oid, kind, size = header
                         # End git instead of reading an object that is too large.
                         if max_size is not None and size > max_size:
@@ -120,21 +120,21 @@ class CatFile:
                             break
                         length = size + 1 if command == "contents" else 0
                         # git ended at a damaged object; a new one gets the rest.
-                        if len(data := child.read(length)) != length:
+                        if len(data := child.read_output(length)) != length:
                             _raise_unexpected_end(child, expected=_COMPLAINTS)
                             yield None
                             break
                         answer = oid, kind, size, data[:-1]
                     unread_count -= 1
                     if not unread_count:
-                        self._standby.give_back(child)
+                        self._standby.give_back_process(child)
                     yield answer
             finally:
                 if unread_count:
-                    child.stop()
+                    child.terminate_and_close()
 
-    def warm_up(self) -> None:
-        self._standby.warm_up()
+    def start_idle_process(self) -> None:
+        self._standby.start_idle_process()
 
     def close(self) -> None:
         self._standby.close()
@@ -148,17 +148,17 @@ def _start_writer(child: Child, names: Sequence[str], start: int) -> Thread:
         try:
             for offset in range(start, len(names), _MANY):
                 text = "".join(f"{name}\n" for name in names[offset : offset + _MANY])
-                child.write(text.encode("utf-8", "surrogateescape"))
+                child.write_input(text.encode("utf-8", "surrogateescape"))
         except BrokenPipeError:
             pass  # git ended early; the answers show where
-        child.feed(b"")
+        child.write_and_close_input(b"")
 
     thread = Thread(target=write_names)
     thread.start()
     return thread
 
 
-def _next_batch(requests: list[bytes], start: int) -> list[bytes]:
+def _select_next_requests(requests: list[bytes], start: int) -> list[bytes]:
     size = len(requests[start])
     end = start + 1
     while end < len(requests) and size + len(requests[end]) <= _PIPE_SIZE:
@@ -167,7 +167,7 @@ def _next_batch(requests: list[bytes], start: int) -> list[bytes]:
     return requests[start:end]
 
 
-def _parse_header(line: bytes) -> tuple[str, str, int] | None:
+def _parse_object_header(line: bytes) -> tuple[str, str, int] | None:
     oid, *parts = line.split(b" ")
     is_header = len(parts) == 2 and parts[1].isdigit()
     return (oid.decode("ascii"), parts[0].decode("ascii"), int(parts[1])) if is_header else None
@@ -175,7 +175,7 @@ def _parse_header(line: bytes) -> tuple[str, str, int] | None:
 
 def _raise_unexpected_end(child: Child, *, expected: Sequence[str] = ()) -> None:
     # Raises CkptError unless git's complaint contains one of the texts.
-    complaint = child.communicate().complaint
+    complaint = child.communicate().error_text
     if not any(text in complaint for text in expected):
         lines = complaint.strip().splitlines()
         reason = f": {lines[-1].removeprefix('fatal: ')}" if lines else ""

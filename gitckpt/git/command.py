@@ -6,7 +6,7 @@ import os
 from itertools import takewhile
 
 from gitckpt.git import process
-from gitckpt.git.process import Child, Completed, GitError, environment, git_executable
+from gitckpt.git.process import Child, GitError, ProcResult, git_environment, git_executable
 from gitckpt.model.errors import RepositoryError
 
 TYPE_CHECKING = False
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 _MINIMUM = (2, 39)
 
 
-def setting_options(*settings: str) -> tuple[str, ...]:
+def config_options(*settings: str) -> tuple[str, ...]:
     return tuple(argument for setting in settings for argument in ("-c", setting))
 
 
 # For commands that write: by default git flushes neither loose objects nor refs.
 _FSYNC = "core.fsync=committed,loose-object,index,reference"
-DURABLE = setting_options(_FSYNC, "core.fsyncMethod=fsync")
+DURABLE = config_options(_FSYNC, "core.fsyncMethod=fsync")
 # For commands that walk a whole repository: a tenth of the memory, no more time. By default, git
 # maps all of each pack.
 _SMALL_WINDOW = ("core.packedGitWindowSize=1m", "core.packedGitLimit=32m")
-LEAN = setting_options(*_SMALL_WINDOW, "core.deltaBaseCacheLimit=16m")
+LEAN = config_options(*_SMALL_WINDOW, "core.deltaBaseCacheLimit=16m")
 # For commands that read many objects: packs may be larger than memory, so map less of them.
-BOUNDED = setting_options("core.packedGitWindowSize=8m", "core.packedGitLimit=64m")
+BOUNDED = config_options("core.packedGitWindowSize=8m", "core.packedGitLimit=64m")
 # For commands that read contents of any size: git then holds no large file in memory.
 STREAMED = ("-c", "core.bigFileThreshold=32m", *BOUNDED)
 # Options of every call, so that settings cannot change what these do.
 # `tests/store/config/test_user_settings.py` covers the other settings.
-_FIXED = setting_options(
+_FIXED = config_options(
     "core.fsmonitor=false",  # else git starts the user's program, which may stay
     "core.warnAmbiguousRefs=false",  # else git looks six times for a ref named like an oid
     "submodule.recurse=false",  # else `read-tree -u` overwrites uncommitted work in submodules
@@ -47,7 +47,7 @@ _FIXED = setting_options(
 # For commands that change files or an index: these are no events for the user's hooks.
 # Hooks in the configuration (git 2.54 and later) are disabled by event.
 _CONFIGURED_HOOKS = ("hook.post-index-change.enabled=false", "hook.post-checkout.enabled=false")
-NO_HOOKS = setting_options("core.hooksPath=/dev/null", *_CONFIGURED_HOOKS)
+NO_HOOKS = config_options("core.hooksPath=/dev/null", *_CONFIGURED_HOOKS)
 STATUS = (
     *("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all"),
     *("--no-renames", "--no-ahead-behind", "--ignore-submodules=none"),
@@ -67,7 +67,7 @@ def encode_paths(paths: Iterable[bytes]) -> bytes:
 _versions: dict[tuple[str, str], tuple[int, ...]] = {}
 
 
-class Git:
+class GitRunner:
     """Run git in one repository; environment variables such as GIT_DIR are ignored."""
 
     def __init__(self, git_dir: str, worktree: str | None) -> None:
@@ -84,10 +84,10 @@ class Git:
         ok: Codes = (0,),
         locks: bool = False,
         deadline: float | None = None,
-    ) -> Completed:
+    ) -> ProcResult:
         """Run a git command; raise `GitError` unless its exit code is in `ok`."""
         child = self._start_child(args, env, locks=locks, own_group=deadline is not None)
-        return self.finish(child, args, data=data, ok=ok, deadline=deadline)
+        return self.wait_and_check(child, args, data=data, ok=ok, deadline=deadline)
 
     def stream_lines(
         self,
@@ -96,7 +96,7 @@ class Git:
         data: Input = b"",
         ok: Codes = (0,),
         deadline: float | None = None,
-    ) -> Completed:
+    ) -> ProcResult:
         """Run a git command and pass its output to `handle`, several lines per call."""
         partial_line = b""
 
@@ -107,10 +107,12 @@ class Git:
 
         # Otherwise git writes line by line, a million times for a million commits.
         child = self._start_child(args, {"GIT_FLUSH": "0"}, own_group=deadline is not None)
-        return self.finish(child, args, data=data, ok=ok, deadline=deadline, handle=split_chunk)
+        return self.wait_and_check(
+            child, args, data=data, ok=ok, deadline=deadline, handle=split_chunk
+        )
 
     @staticmethod
-    def finish(
+    def wait_and_check(
         child: Child,
         args: Args,
         *,
@@ -118,25 +120,25 @@ class Git:
         ok: Codes = (0,),
         deadline: float | None = None,
         handle: Callable[[bytes], object] | None = None,
-    ) -> Completed:
+    ) -> ProcResult:
         try:
             result = child.communicate(data, deadline, handle)
         except BaseException:
-            child.stop()  # after an interrupt, git would block on its output
+            child.terminate_and_close()  # after an interrupt, git would block on its output
             raise
         if result.code not in ok:
-            raise GitError(args, result.code, result.complaint)
+            raise GitError(args, result.code, result.error_text)
         return result
 
-    def text(self, *args: str) -> str:
+    def run_for_text(self, *args: str) -> str:
         return os.fsdecode(self.run(*args).out.removesuffix(b"\n"))
 
-    def start(self, *args: str, env: Env = None) -> Child:
+    def start_git(self, *args: str, env: Env = None) -> Child:
         return self._start_child(args, env, own_group=True)
 
     def _start_child(self, args: Args, env: Env, *, own_group: bool, locks: bool = False) -> Child:
         may_fetch = env is not None and env.items() >= process.MAY_FETCH.items()
-        variables = environment(env if may_fetch else {**process.OFFLINE, **(env or {})})
+        variables = git_environment(env if may_fetch else {**process.OFFLINE, **(env or {})})
         for name in set(_USER_VARIABLES).difference(env or ()):
             variables.pop(name, None)
         # With git-replace(1), a restored file could have another content than the saved one.
@@ -146,18 +148,18 @@ class Git:
         return Child([*self._prefix, *args], variables, own_group=own_group)
 
 
-def start_version() -> Child | None:
+def start_git_version() -> Child | None:
     """Start the process `git version`; return None if its answer is already cached."""
-    executable = _executable()
-    return None if executable in _versions else Child([executable[0], "version"], environment())
+    executable = _version_cache_key()
+    return None if executable in _versions else Child([executable[0], "version"], git_environment())
 
 
-def require_git(child: Child | None = None) -> tuple[int, ...]:
+def require_git_version(child: Child | None = None) -> tuple[int, ...]:
     """Read git's version from `child` or a cache; raise `RepositoryError` if too old."""
-    executable = _executable()
+    executable = _version_cache_key()
     if child is None and executable in _versions:
         return _versions[executable]
-    child = child or Child([executable[0], "version"], environment())
+    child = child or Child([executable[0], "version"], git_environment())
     result = child.communicate()
     if result.code < 0:
         message = f"git version was killed by signal {-result.code}"
@@ -173,18 +175,18 @@ def require_git(child: Child | None = None) -> tuple[int, ...]:
     return version
 
 
-def _executable() -> tuple[str, str]:
+def _version_cache_key() -> tuple[str, str]:
     return git_executable(), os.environ.get("PATH", "")
 
 
-class Standby:
+class StandbyProcess:
     """Keep one idle process for reuse; give each process to one thread at a time."""
 
     def __init__(self, start: Callable[[], Child]) -> None:
         self._start = start
         self._idle: list[Child] = []
 
-    def take(self) -> Child:
+    def take_process(self) -> Child:
         while True:
             try:
                 child = self._idle.pop()
@@ -194,16 +196,16 @@ class Standby:
                 return child
             child.close()
 
-    def give_back(self, child: Child) -> None:
+    def give_back_process(self, child: Child) -> None:
         # The process must have no pending output.
         if self._idle:
-            child.stop()
+            child.terminate_and_close()
         else:
             self._idle.append(child)
 
-    def warm_up(self) -> None:
-        self.give_back(self.take())
+    def start_idle_process(self) -> None:
+        self.give_back_process(self.take_process())
 
     def close(self) -> None:
         while self._idle:
-            self._idle.pop().stop()
+            self._idle.pop().terminate_and_close()

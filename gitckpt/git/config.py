@@ -6,7 +6,7 @@ import os
 import time
 
 from gitckpt.git import fsync
-from gitckpt.git.command import Git
+from gitckpt.git.command import GitRunner
 from gitckpt.git.files import refs_stat
 
 TYPE_CHECKING = False
@@ -21,7 +21,7 @@ _VARIABLES = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG")
 _FALSE = ("", "false", "no", "off", "0")
 
 
-def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
+def read_settings(repository: Repository, pattern: str) -> dict[str, list[str]]:
     """Return the values of the git settings whose names match the regex `pattern`.
 
     Omits `ckpt.*` settings in configuration files that git tracks: a branch could change them.
@@ -30,14 +30,14 @@ def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
 
     settings: dict[str, list[str]] = {}
     entries = _read_entries(repository)
-    files = _find_tracked(repository, entries)
+    files = _find_tracked_files(repository, entries)
     for file, name, value in entries:
         if re.search(pattern, name) and not (file in files and name.startswith(_OWN_PREFIX)):
             settings.setdefault(name, []).append(value)
     return settings
 
 
-def files_of_settings(repository: Repository, pattern: str) -> dict[str, str]:
+def find_setting_files(repository: Repository, pattern: str) -> dict[str, str]:
     """Map each setting that matches `pattern` to its file; "" if set by other means."""
     import re
 
@@ -45,14 +45,13 @@ def files_of_settings(repository: Repository, pattern: str) -> dict[str, str]:
 
 
 def settings_in_tracked_files(repository: Repository) -> dict[str, list[str]]:
-    """Map each tracked configuration file to the `ckpt.*` settings that it contains."""
-    files = _find_tracked(repository, _read_entries(repository))
+    files = _find_tracked_files(repository, _read_entries(repository))
     return {os.path.normpath(file): names for file, names in files.items()}
 
 
-def _find_tracked(repository: Repository, entries: ConfigEntries) -> dict[str, list[str]]:
+def _find_tracked_files(repository: Repository, entries: ConfigEntries) -> dict[str, list[str]]:
     names_by_file: dict[str, list[str]] = {}
-    trusted_files = _list_standard_files(repository)
+    trusted_files = _list_standard_config_files(repository)
     for file, name, _ in entries:
         if file and name.startswith(_OWN_PREFIX) and file not in trusted_files:
             names_by_file.setdefault(file, []).append(name)
@@ -63,7 +62,7 @@ def _is_tracked(repository: Repository, file: str) -> bool:
     worktrees = {repository.worktree: repository.git}
     main_worktree, name = os.path.split(repository.common_dir)
     if name == ".git" and main_worktree not in worktrees:
-        worktrees[main_worktree] = Git(repository.common_dir, main_worktree)
+        worktrees[main_worktree] = GitRunner(repository.common_dir, main_worktree)
     for top, git in worktrees.items():
         if top is None:
             continue
@@ -75,7 +74,7 @@ def _is_tracked(repository: Repository, file: str) -> bool:
     return False
 
 
-def read_local(repository: Repository, pattern: str) -> dict[str, list[str]]:
+def read_local_settings(repository: Repository, pattern: str) -> dict[str, list[str]]:
     settings: dict[str, list[str]] = {}
     out = repository.git.run("config", "--local", "--null", "--get-regexp", pattern, ok=(0, 1)).out
     for entry in out.decode("utf-8", "surrogateescape").split("\0")[:-1]:
@@ -131,19 +130,19 @@ def stamp(path: str, start: int | None = None) -> str | None:
         return ""
     except (OSError, ValueError):
         return None
-    return refs_stat.make_stamp(status, start)
+    return refs_stat.make_stat_stamp(status, start)
 
 
-def user_dir() -> str:
+def config_dir() -> str:
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     return os.path.join(home, "git")
 
 
-def _list_standard_files(repository: Repository) -> list[str]:
+def _list_standard_config_files(repository: Repository) -> list[str]:
     return [
         os.environ.get("GIT_CONFIG_SYSTEM") or "/etc/gitconfig",
         os.environ.get("GIT_CONFIG_GLOBAL") or os.path.join(os.path.expanduser("~"), ".gitconfig"),
-        os.path.join(user_dir(), "config"),
+        os.path.join(config_dir(), "config"),
         os.path.join(repository.common_dir, "config"),
         os.path.join(repository.common_dir, "config.worktree"),
         os.path.join(repository.git_dir, "config.worktree"),
@@ -153,8 +152,8 @@ def _list_standard_files(repository: Repository) -> list[str]:
 def _list_files(repository: Repository, entries: ConfigEntries) -> list[str]:
     # Also missing files that git would read (git-config(1), "FILES").
     paths = [
-        *_list_standard_files(repository),
-        *(os.path.join(user_dir(), name) for name in ("ignore", "attributes")),
+        *_list_standard_config_files(repository),
+        *(os.path.join(config_dir(), name) for name in ("ignore", "attributes")),
         "/etc/gitattributes",
     ]
     for file, name, value in entries:
@@ -168,11 +167,11 @@ def _list_files(repository: Repository, entries: ConfigEntries) -> list[str]:
     return list(dict.fromkeys(os.path.join(top, path) for path in paths))
 
 
-def write(repository: Repository, name: str, value: str, *, add: bool = False) -> None:
+def write_setting(repository: Repository, name: str, value: str, *, add: bool = False) -> None:
     repository.git.run("config", "--local", "--add" if add else "--replace-all", name, value)
     fsync.flush([os.path.join(repository.common_dir, "config"), repository.common_dir])
 
 
-def unset(repository: Repository, name: str, value: str | None = None) -> None:
+def unset_setting(repository: Repository, name: str, value: str | None = None) -> None:
     options, values = ((), ()) if value is None else (("--fixed-value",), (value,))
     repository.git.run("config", "--local", *options, "--unset-all", name, *values, ok=(0, 5))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.git.process import environment, run
+from gitckpt.git.process import git_environment, run_program
 from gitckpt.model.values import dataclass
 
 
 def copy_in_kernel(source: int, target: int, size: int) -> bool:
-    """Copy a file with copy_file_range(2); return False if that fails."""
     if not hasattr(os, "copy_file_range"):
         return False
     offset = 0
@@ -53,7 +52,7 @@ class Host:
 
 def this_host() -> Host:
     boot_id = _read_text("/proc/sys/kernel/random/boot_id")
-    boot_id = boot_id or _output("sysctl", "-n", "kern.bootsessionuuid")
+    boot_id = boot_id or _output_of("sysctl", "-n", "kern.bootsessionuuid")
     try:
         namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -61,22 +60,22 @@ def this_host() -> Host:
     return Host(os.uname().nodename, boot_id, namespace)
 
 
-def process_start(pid: int) -> str:
+def read_process_start(pid: int) -> str:
     """Return the start time of a process as text; "" if the process has ended."""
     if os.path.exists(_PROC):
-        fields = _read_stat(pid)
+        fields = _read_process_stat(pid)
         return fields[19] if len(fields) > 19 and fields[0] not in "ZX" else ""
-    status, *start_fields = _output("ps", "-o", "stat=,lstart=", "-p", str(pid)).split() or [""]
+    status, *start_fields = _output_of("ps", "-o", "stat=,lstart=", "-p", str(pid)).split() or [""]
     return "" if status.startswith("Z") else " ".join(start_fields)
 
 
-def is_stopped(pid: int) -> bool:
+def is_process_stopped(pid: int) -> bool:
     if os.path.exists(_PROC):
-        return _read_stat(pid)[:1] in (["T"], ["t"])
-    return _output("ps", "-o", "stat=", "-p", str(pid)).startswith("T")
+        return _read_process_stat(pid)[:1] in (["T"], ["t"])
+    return _output_of("ps", "-o", "stat=", "-p", str(pid)).startswith("T")
 
 
-def _read_stat(pid: int) -> list[str]:
+def _read_process_stat(pid: int) -> list[str]:
     # proc(5): the name, which ends in a parenthesis, may hold any byte.
     return _read_text(f"/proc/{pid:d}/stat").rpartition(")")[2].split()
 
@@ -93,6 +92,6 @@ def _read_text(path: str) -> str:
     return read_or_empty(path).decode("utf-8", "replace").strip()
 
 
-def _output(*argv: str) -> str:
-    result = run(argv, env=environment())
+def _output_of(*argv: str) -> str:
+    result = run_program(argv, env=git_environment())
     return result.text if result.code == 0 else ""

@@ -41,13 +41,13 @@ def flush(paths: Iterable[str]) -> None:
         raise CkptError(message, hint="look for errors of the disk: dmesg")
 
 
-def loose_path(common_dir: str, oid: str) -> str:
+def loose_object_path(common_dir: str, oid: str) -> str:
     return f"{common_dir}/objects/{oid[:2]}/{oid[2:]}"
 
 
 def object_paths(common_dir: str, oids: Iterable[str]) -> list[str]:
     """Return the files of loose objects, and their directories, to pass to `flush`."""
-    files = [loose_path(common_dir, oid) for oid in oids]
+    files = [loose_object_path(common_dir, oid) for oid in oids]
     if not files:
         return []
     top = f"{common_dir}/objects"

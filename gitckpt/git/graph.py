@@ -10,7 +10,7 @@ from itertools import chain, islice
 from gitckpt.git import config
 from gitckpt.git.command import BOUNDED, LEAN, STREAMED
 from gitckpt.git.filesystem import names_in, read_or_empty
-from gitckpt.git.fsync import loose_path
+from gitckpt.git.fsync import loose_object_path
 from gitckpt.git.objects.encoding import (
     DIRECTORY,
     GITLINK,
@@ -27,74 +27,71 @@ from gitckpt.model.values import dataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.command import Git
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.command import GitRunner
+    from gitckpt.git.objects.writer import ObjectDatabase
 
 
 # Partial clones (git's `partial-clone` document)
 
 
-def find_promisor(repository: Repository) -> str | None:
-    """Return the name of the promisor remote; None unless this is a partial clone."""
-    for name, values in config.read(repository, r"^remote\..*\.promisor$").items():
+def find_promisor_remote(repository: Repository) -> str | None:
+    for name, values in config.read_settings(repository, r"^remote\..*\.promisor$").items():
         if config.is_true(values[-1]):
             return name.removeprefix("remote.").removesuffix(".promisor")
     return None
 
 
-def fetch_variables(repository: Repository) -> Mapping[str, str]:
+def variables_allowing_fetch(repository: Repository) -> Mapping[str, str]:
     """Return variables that let git fetch missing objects; empty in a full clone."""
-    return MAY_FETCH if find_promisor(repository) is not None else {}
+    return MAY_FETCH if find_promisor_remote(repository) is not None else {}
 
 
-def list_missing(
+def list_missing_objects(
     repository: Repository, tree: str, base: str | None, *, blobs: bool = True
 ) -> list[str]:
     """Return the oids of missing objects reachable from `tree` but not from `base`."""
     command = ["rev-list", "--objects", "--no-object-names", "--missing=print"]
     command += [] if blobs else ["--filter=blob:none"]
     result = repository.git.run(*command, tree, *(["--not", base] if base else []), ok=(0, 128))
-    if result.code != 0 and tree in result.complaint:  # git dies if the top itself is missing
+    if result.code != 0 and tree in result.error_text:  # git dies if the top itself is missing
         return [tree]
     return [line[1:].decode("ascii") for line in result.out.splitlines() if line.startswith(b"?")]
 
 
-def fetch_missing(
+def fetch_missing_objects(
     repository: Repository, tree: str, base: str | None, *, blobs: bool = True
 ) -> None:
-    """Fetch the objects that `list_missing` returns, if this is a partial clone."""
-    remote = find_promisor(repository)
+    remote = find_promisor_remote(repository)
     if remote is None:
         return
     options = ("--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
     command = ["-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", remote, *options]
     command += ["--filter=blob:none", "--stdin"]
     old_oids: list[str] = []
-    while oids := list_missing(repository, tree, base, blobs=blobs):
+    while oids := list_missing_objects(repository, tree, base, blobs=blobs):
         if oids == old_oids:
-            raise missing_error(oids)
+            raise missing_objects_error(oids)
         data = "".join(f"{oid}\n" for oid in oids).encode("ascii")
         try:
             repository.git.run(*command, data=data, env=MAY_FETCH)
         except GitError:
-            raise missing_error(oids) from None
+            raise missing_objects_error(oids) from None
         old_oids = oids  # fetched trees may name other missing objects
 
 
 def fetch_trees_of(repository: Repository, snapshot: str | None, commit: str) -> None:
-    """Fetch the trees of a snapshot, or of a commit if there is no snapshot."""
-    if find_promisor(repository) is None:
+    if find_promisor_remote(repository) is None:
         return
     if snapshot is not None:
-        fetch_missing(repository, snapshot, None, blobs=False)
+        fetch_missing_objects(repository, snapshot, None, blobs=False)
         files = repository.cat_file.info(f"{snapshot}:files")
-        fetch_missing(repository, snapshot, files[0] if files is not None else None)
-    elif commit and (header := next(repository.cat_file.contents([commit]))) is not None:
+        fetch_missing_objects(repository, snapshot, files[0] if files is not None else None)
+    elif commit and (header := next(repository.cat_file.read_contents([commit]))) is not None:
         tree = header[2][:80].split()[1].decode("ascii")
-        fetch_missing(repository, tree, None, blobs=False)
+        fetch_missing_objects(repository, tree, None, blobs=False)
 
 
-def missing_error(oids: Sequence[str], *, is_promised: bool = True) -> WorktreeError:
+def missing_objects_error(oids: Sequence[str], *, is_promised: bool = True) -> WorktreeError:
     fetch_hint = "this is a partial clone: run the command again when its remote can be reached"
     message = f"{len(oids)} objects that the files need are missing: {join_first(oids)}"
     return WorktreeError(message, hint=fetch_hint if is_promised else SEE_DAMAGE)
@@ -105,40 +102,36 @@ def missing_error(oids: Sequence[str], *, is_promised: bool = True) -> WorktreeE
 _AT_ONCE = 1000
 
 
-def find_newest(git: Git, commits: Collection[str]) -> set[str]:
+def find_independent_commits(git: GitRunner, commits: Collection[str]) -> set[str]:
     """Return the commits that are not ancestors of other commits in `commits`."""
     return _walk_commits(git, [f"{commit}^!" for commit in commits]) if commits else set()
 
 
-def list_between(git: Git, above: Iterable[str], below: Iterable[str]) -> set[str]:
-    """Return the commits that are reachable from `above` but not from `below`."""
+def list_commits_between(git: GitRunner, above: Iterable[str], below: Iterable[str]) -> set[str]:
     return _walk_commits(git, chain(above, (f"^{commit}" for commit in below)))
 
 
-def outside(git: Git, commits: Iterable[str], tips: Iterable[str]) -> set[str]:
-    """Return which of `commits` exist and are not reachable from `tips`."""
+def find_commits_outside(git: GitRunner, commits: Iterable[str], tips: Iterable[str]) -> set[str]:
     if next(iter(commits), None) is None:
         return set()
     oids = _walk_commits(git, chain(commits, (f"^{tip}" for tip in tips)))
     return oids.intersection(commits) if oids else oids
 
 
-def find_unreached_safely(git: Git, commits: Iterable[str], tips: Collection[str]) -> set[str]:
-    """Return what `outside` should return, even where wrong commit dates mislead git."""
+def find_outside_safely(git: GitRunner, commits: Iterable[str], tips: Collection[str]) -> set[str]:
     # Few wrong dates make git stop a walk with exclusions early: six commits of 1970 are enough.
-    candidates = outside(git, commits, tips)
+    candidates = find_commits_outside(git, commits, tips)
     return candidates - _walk_commits(git, tips) if candidates and tips else candidates
 
 
-def find_descendants(git: Git, tips: Collection[str], commits: Iterable[str]) -> set[str]:
-    """Return the tips that descend from `commits` and are not reachable from them."""
+def find_descendants(git: GitRunner, tips: Collection[str], commits: Iterable[str]) -> set[str]:
     if not tips or next(iter(commits), None) is None:
         return set()
     revs = chain(tips, (f"^{commit}" for commit in commits))
     return _walk_commits(git, revs, "--ancestry-path").intersection(tips)
 
 
-def _walk_commits(git: Git, revs: Iterable[str], *options: str) -> set[str]:
+def _walk_commits(git: GitRunner, revs: Iterable[str], *options: str) -> set[str]:
     oids: set[str] = set()
 
     def add_oids(lines: list[bytes]) -> None:
@@ -168,9 +161,9 @@ class LackingObjects:
     complaint: str = ""  # of git, where something is missing that cannot be identified
 
 
-def find_lacking(
+def find_lacking_objects(
     repository: Repository,
-    objects: Objects,
+    objects: ObjectDatabase,
     roots: Iterable[str],
     damaged: Collection[str] = (),
     *,
@@ -183,7 +176,7 @@ def find_lacking(
     words = [*LEAN, "-c", "core.commitGraph=false", "rev-list", "--objects", "--stdin"]
     words += ["--no-object-names"] if damaged else ["--quiet"]
     words += [] if with_history else ["--no-walk=unsorted"]
-    is_partial = find_promisor(repository) is not None
+    is_partial = find_promisor_remote(repository) is not None
     words.append("--exclude-promisor-objects" if is_partial else "--missing=print")
     damaged_oids = {oid.encode("ascii") for oid in damaged}
     bad_lines: list[bytes] = []
@@ -195,17 +188,17 @@ def find_lacking(
     result = repository.git.stream_lines(*words, handle=keep, data=encode_lines(roots), ok=(0, 128))
     if not result.code and not bad_lines:
         return LackingObjects()
-    walk = _Walk(repository, objects, roots, damaged, with_history=with_history)
-    complaint = "" if walk.missing or not result.code else result.complaint
+    walk = _LackingObjectsWalk(repository, objects, roots, damaged, with_history=with_history)
+    complaint = "" if walk.missing or not result.code else result.error_text
     last_line = complaint.strip().rpartition("\n")[2].removeprefix("fatal: ")
     return LackingObjects(walk.samples_by_root(), last_line)
 
 
-class _Walk:
+class _LackingObjectsWalk:
     def __init__(
         self,
         repository: Repository,
-        objects: Objects,
+        objects: ObjectDatabase,
         roots: Iterable[str],
         damaged: Collection[str],
         *,
@@ -214,7 +207,7 @@ class _Walk:
         self._objects = objects
         self._format = repository.object_format
         self._roots = dict.fromkeys(roots)
-        self._promised = _find_promised(repository, objects)
+        self._promised = _find_promised_objects(repository, objects)
         self._present = set(list_objects(repository)).difference(damaged)
         # Commits whose parents a shallow clone lacks.
         shallow_data = read_or_empty(os.path.join(repository.common_dir, "shallow"))
@@ -252,7 +245,7 @@ class _Walk:
                 continue
             is_cut = oid in self._cut or not self._with_history
             try:
-                references = list(_list_links(item, self._format, is_cut=is_cut))
+                references = list(_linked_oids(item, self._format, is_cut=is_cut))
             except ValueError:  # the oid matches, but the object is malformed
                 self.missing.add(oid)
                 continue
@@ -266,7 +259,7 @@ class _Walk:
                     self.missing.add(child)
 
 
-def _list_links(
+def _linked_oids(
     item: tuple[str, bytes], object_format: str, *, is_cut: bool
 ) -> Iterator[tuple[str, bool]]:
     kind, data = item
@@ -289,9 +282,9 @@ def list_objects(repository: Repository) -> list[str]:
     return repository.git.run(*words, "--batch-check=%(objectname)").text.split()
 
 
-def _find_promised(repository: Repository, objects: Objects) -> set[str]:
+def _find_promised_objects(repository: Repository, objects: ObjectDatabase) -> set[str]:
     # The remote of a partial clone promises all that it sent, and all that this refers to.
-    if find_promisor(repository) is None:
+    if find_promisor_remote(repository) is None:
         return set()
     pack_dir = os.path.join(repository.common_dir, "objects", "pack")
     oids: list[str] = []
@@ -301,7 +294,7 @@ def _find_promised(repository: Repository, objects: Objects) -> set[str]:
     promised_oids, object_format = set(oids), repository.object_format
     for item in objects.read(oids, None):
         if item is not None and item[0] != "blob":
-            promised_oids.update(oid for oid, _ in _list_links(item, object_format, is_cut=False))
+            promised_oids.update(oid for oid, _ in _linked_oids(item, object_format, is_cut=False))
     return promised_oids
 
 
@@ -312,10 +305,9 @@ def list_pack(repository: Repository, index: str, deadline: float | None = None)
     return [line.split(" ")[1] for line in result.text.splitlines()]
 
 
-def find_other_kinds(
+def find_objects_of_other_kinds(
     repository: Repository, oids: Iterable[str], kind: str
 ) -> dict[str, str | None]:
-    """Return the kind of each object that is not of `kind`; None if it is missing."""
     kinds: dict[str, str | None] = {}
     expected_ending = f" {kind}".encode("ascii")
 
@@ -344,17 +336,17 @@ def find_unreadable(
 ) -> set[str]:
     """Return the oids of unreadable objects, except missing ones in a partial clone."""
     unreadable_oids = set()
-    contents = repository.cat_file.contents(oids, _LARGE)
+    contents = repository.cat_file.read_contents(oids, _LARGE)
     for count, (oid, entry) in enumerate(zip(oids, contents, strict=True), 1):
         if entry is not None and entry[1] == OVERSIZED:
-            real_oid = _hash_streamed(repository, oid)
+            real_oid = _hash_object_in_chunks(repository, oid)
         else:
             real_oid = object_id(*entry[1:], repository.object_format) if entry is not None else ""
         if real_oid != oid:
             unreadable_oids.add(oid)
         if progress is not None and (count % _EVERY == 0 or count == len(oids)):
             progress(count, len(oids))
-    if unreadable_oids and find_promisor(repository) is not None:
+    if unreadable_oids and find_promisor_remote(repository) is not None:
         unreadable_oids.intersection_update(list_objects(repository))
     return unreadable_oids
 
@@ -365,8 +357,7 @@ def find_all_unreadable(repository: Repository, progress: Counted | None = None)
     return find_unreadable(repository, sorted(bad_oids.intersection(list_objects(repository))))
 
 
-def find_empty_files(repository: Repository) -> dict[str, str]:
-    """Return the paths, by oid, of loose objects that a power cut left empty."""
+def find_empty_loose_objects(repository: Repository) -> dict[str, str]:
     top = os.path.join(repository.common_dir, "objects")
     paths = {}
     for prefix in (name for name in names_in(top) if len(name) == 2):
@@ -378,9 +369,9 @@ def find_empty_files(repository: Repository) -> dict[str, str]:
     return paths
 
 
-def move_aside(repository: Repository, oid: str) -> bool:
+def move_object_aside(repository: Repository, oid: str) -> bool:
     """Move a loose object to `ckpt/damaged/`; return False if the object is not loose."""
-    path = loose_path(repository.common_dir, oid)
+    path = loose_object_path(repository.common_dir, oid)
     target = os.path.join(repository.make_private_dir(), "damaged", oid)
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
@@ -392,13 +383,13 @@ def move_aside(repository: Repository, oid: str) -> bool:
     return True
 
 
-def _hash_streamed(repository: Repository, oid: str) -> str:
+def _hash_object_in_chunks(repository: Repository, oid: str) -> str:
     header = repository.cat_file.info(oid)
     if header is None:
         return ""
     _, kind, size = header
     digest = object_hash(repository.object_format, f"{kind} {size}\0".encode("ascii"))
-    child = repository.git.start(*STREAMED, "cat-file", kind, oid)
+    child = repository.git.start_git(*STREAMED, "cat-file", kind, oid)
     try:
         while chunk := child.receive(_CHUNK):
             digest.update(chunk)

@@ -40,7 +40,7 @@ _OWN_WRITER = frozenset((b"core.logAllRefUpdates=false", b"update-ref", b"--stdi
 
 
 @dataclass(slots=True)
-class FileMark:
+class FileFingerprint:
     """The stat data of a file, which shows later whether the file was changed."""
 
     inode: int
@@ -49,14 +49,14 @@ class FileMark:
     owner: int = field(compare=False)
 
 
-def read_mark(path: str) -> FileMark | None:
+def read_fingerprint(path: str) -> FileFingerprint | None:
     """Return the stat data of a path; that of a directory has its newest file's time."""
     try:
         status = os.lstat(path)
         latest_change = max(os.lstat(inner).st_mtime for inner in (path, *_list_below(path)))
     except OSError:
         return None
-    return FileMark(status.st_ino, latest_change, status.st_size, status.st_uid)
+    return FileFingerprint(status.st_ino, latest_change, status.st_size, status.st_uid)
 
 
 def _list_below(path: str) -> Iterator[str]:
@@ -65,12 +65,12 @@ def _list_below(path: str) -> Iterator[str]:
             yield from (os.path.join(parent, name) for name in (*names, *files))
 
 
-def lock_files(repository: Repository) -> list[str]:
+def list_lock_files(repository: Repository) -> list[str]:
     # `packed-refs.new` counts: git creates it under the lock, and no other while it exists.
     from gitckpt.git.worktree import administration
 
     common_dir = repository.common_dir
-    tops = [common_dir, *(git_dir for git_dir, _ in administration.registered(repository))]
+    tops = [common_dir, *(git_dir for git_dir, _ in administration.list_worktrees(repository))]
     subdirectories = ("objects/info", "objects/info/commit-graphs", "objects/pack", "reftable")
     directories = [*tops, *(os.path.join(common_dir, name) for name in subdirectories)]
     directories += [parent for top in tops for parent, _, _ in os.walk(os.path.join(top, "refs"))]
@@ -78,15 +78,15 @@ def lock_files(repository: Repository) -> list[str]:
     return [path for path in paths if path.endswith((".lock", "/packed-refs.new"))]
 
 
-def find_stale_locks(repository: Repository, paths: Iterable[str]) -> dict[str, FileMark]:
+def find_stale_locks(repository: Repository, paths: Iterable[str]) -> dict[str, FileFingerprint]:
     """Return which lock files no running git can hold; an empty dict without /proc."""
     old_marks = find_old_files(QUIET, paths)
     if not old_marks or not os.path.exists("/proc/self/stat"):
         return {}
-    writers = list(_find_writers(repository))
+    writers = list(_find_writing_processes(repository))
     own_uid = os.geteuid()
 
-    def is_in_use(lock: FileMark) -> bool:
+    def is_in_use(lock: FileFingerprint) -> bool:
         latest = lock.changed + _GRAIN
         return any(owner == lock.owner and start_time <= latest for owner, start_time in writers)
 
@@ -95,20 +95,19 @@ def find_stale_locks(repository: Repository, paths: Iterable[str]) -> dict[str, 
     return {path: lock for path, lock in visible_marks.items() if not is_in_use(lock)}
 
 
-def find_old_files(seconds: float, paths: Iterable[str]) -> dict[str, FileMark]:
+def find_old_files(seconds: float, paths: Iterable[str]) -> dict[str, FileFingerprint]:
     # A time in the future counts as old: the clock was set back.
     instant = time.time()
-    marks = ((path, read_mark(path)) for path in paths)
+    marks = ((path, read_fingerprint(path)) for path in paths)
     return {path: file for path, file in marks if file and abs(instant - file.changed) >= seconds}
 
 
-def discard(path: str, old_mark: FileMark) -> bool:
-    """Delete a path unless it changed since `old_mark`; return whether it was deleted."""
-    if read_mark(path) != old_mark:
+def delete_if_unchanged(path: str, old_mark: FileFingerprint) -> bool:
+    if read_fingerprint(path) != old_mark:
         return False
     try:
         if os.path.isdir(path) and not os.path.islink(path):
-            private_dirs.remove(path)
+            private_dirs.delete_directory(path)
         else:
             os.unlink(path)
     except OSError:
@@ -116,7 +115,7 @@ def discard(path: str, old_mark: FileMark) -> bool:
     return True
 
 
-def is_alive(pid: int) -> bool:
+def is_process_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -141,7 +140,7 @@ def find_temporary_objects(repository: Repository) -> list[str]:
     return paths
 
 
-def find_stale_objects(repository: Repository) -> dict[str, FileMark]:
+def find_stale_temporary_objects(repository: Repository) -> dict[str, FileFingerprint]:
     return find_old_files(OBJECTS_QUIET, find_temporary_objects(repository))
 
 
@@ -149,7 +148,7 @@ def size_of(path: str) -> int:
     return sum(os.lstat(inner_path).st_blocks * 512 for inner_path in (path, *_list_below(path)))
 
 
-def _find_writers(repository: Repository) -> Iterator[tuple[int, float]]:
+def _find_writing_processes(repository: Repository) -> Iterator[tuple[int, float]]:
     # Owner and start, in seconds since the epoch, of each git that may write here.
     from gitckpt.git.worktree import administration
 
@@ -158,13 +157,13 @@ def _find_writers(repository: Repository) -> Iterator[tuple[int, float]]:
         repository.worktree,
         administration.main_worktree(repository),
     ]
-    directories += [path for _, path in administration.registered(repository)]
+    directories += [path for _, path in administration.list_worktrees(repository)]
     top_dirs = [os.path.realpath(directory) for directory in directories if directory]
     boot_time = time.time() - float(read_or_empty("/proc/uptime").split()[0])
     ticks_per_second = os.sysconf("SC_CLK_TCK")
-    ancestors = _list_ancestors()
+    ancestors = _list_ancestor_processes()
     for pid_text in filter(str.isdigit, os.listdir("/proc")):
-        name, fields = _read_stat(pid_text)
+        name, fields = _read_process_stat(pid_text)
         is_git = name == b"git" or (name.startswith(b"git-") and name != b"git-ckpt")
         if not is_git or not fields or fields[0] in b"ZX" or pid_text in ancestors:
             continue
@@ -195,17 +194,17 @@ def _is_unrelated(pid: str, words: list[bytes], roots: list[str]) -> bool:
     return not any(path == top or path.startswith(top + os.sep) for path in paths for top in roots)
 
 
-def _list_ancestors() -> set[str]:
+def _list_ancestor_processes() -> set[str]:
     # A git that waits for this process, such as the caller of the hook, holds no lock in the way.
     pids = set()
     pid = str(os.getppid())
     while pid not in ("0", "") and pid not in pids:
         pids.add(pid)
-        pid = (_read_stat(pid)[1] or [b"", b""])[1].decode("ascii")
+        pid = (_read_process_stat(pid)[1] or [b"", b""])[1].decode("ascii")
     return pids
 
 
-def _read_stat(pid: str) -> tuple[bytes, list[bytes]]:
+def _read_process_stat(pid: str) -> tuple[bytes, list[bytes]]:
     # Name and further fields (proc(5)), state and parent first.
     head, _, fields = read_or_empty(f"/proc/{pid}/stat").rpartition(b")")
     return head.partition(b"(")[2], fields.split()

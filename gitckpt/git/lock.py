@@ -14,7 +14,7 @@ _PAUSE = 0.002  # seconds
 _threads: dict[str, int] = {}
 
 
-class Lock:
+class FileLock:
     """An exclusive lock (flock(2)) on the file `path`.
 
     If `is_inherited` is set, child processes keep the lock. `is_taken` becomes true if `acquire`
@@ -33,7 +33,7 @@ class Lock:
         deadline = time.monotonic() + self._timeout
         while True:
             try:
-                fd = private_dirs.create(self._path, os.O_RDWR | os.O_CREAT)
+                fd = private_dirs.open_private_file(self._path, os.O_RDWR | os.O_CREAT)
             except OSError:
                 return False
             try:
@@ -73,7 +73,7 @@ class Lock:
             os.close(self._fd)
             self._fd = -1
 
-    def leave_to_parent(self) -> None:
+    def close_in_child(self) -> None:
         """Close the lock file in a forked child, so that only the parent holds the lock."""
         if self._fd >= 0:
             _threads.pop(self._path, None)
@@ -106,5 +106,5 @@ def is_locked(path: str) -> bool | None:
     return False
 
 
-def is_held_here(path: str) -> bool:
+def is_held_by_this_process(path: str) -> bool:
     return _threads.get(path) == get_ident()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from gitckpt.git.objects.encoding import Entries
-    from gitckpt.git.objects.writer import Item, Objects
+    from gitckpt.git.objects.writer import Item, ObjectDatabase
     from gitckpt.git.repository import Repository
 
     Edit = Callable[[str, list[str]], list[str]]
@@ -27,25 +27,25 @@ _SPLIT_ABOVE = {True: 256, False: 1024}
 _MESSAGE = b"Checkpoints of commits (derived)\n"
 
 
-class _Tree:
+class _NotesTree:
     __slots__ = ("below", "entries", "is_changed", "is_split")
 
     def __init__(self, entries: Entries) -> None:
         self.entries = entries
-        self.below: dict[bytes, _Tree] = {}
+        self.below: dict[bytes, _NotesTree] = {}
         self.is_changed = False
         self.is_split = any(
             mode == encoding.DIRECTORY and _is_hex(name, 2) for name, (mode, _) in entries.items()
         )
 
-    def change(self) -> None:
+    def prepare_for_change(self) -> None:
         if not self.is_changed:
             # The entries may be shared by several trees.
             self.entries, self.is_changed = dict(self.entries), True
 
 
-class Notes:
-    def __init__(self, repository: Repository, objects: Objects, ref: str) -> None:
+class GitNotes:
+    def __init__(self, repository: Repository, objects: ObjectDatabase, ref: str) -> None:
         self._objects = objects
         self._format = repository.object_format
         self._width = 2 * encoding.oid_length(self._format)
@@ -54,25 +54,27 @@ class Notes:
         self._items: list[Item] = []
         self.ref = ref
 
-    def tip(self) -> str:
+    def tip_oid(self) -> str:
         """Return the oid of the notes commit, even if damaged; "" if there is no ref."""
         info = self._cat_file.info(self.ref)
-        return info[0] if info else self._refs.read(self.ref) or ""
+        return info[0] if info else self._refs.read_ref(self.ref) or ""
 
-    def lines(self, commits: Sequence[str]) -> dict[str, list[str]]:
-        tree = self._read(self._find_root(self.tip()), set(commits))
+    def read_note_lines(self, commits: Sequence[str]) -> dict[str, list[str]]:
+        tree = self._read_tree(self._find_root(self.tip_oid()), set(commits))
         commit_blobs = {commit: blobs for commit in commits if (blobs := _find_blobs(tree, commit))}
-        texts = self._read_texts(commit_blobs)
+        texts = self._read_merged_lines(commit_blobs)
         return {commit: lines for commit, lines in texts if lines is not None}
 
-    def read_all(self) -> Iterator[tuple[str, list[str] | None]]:
+    def read_all_notes(self) -> Iterator[tuple[str, list[str] | None]]:
         """Yield each annotated commit with the lines of its note, or None if unreadable."""
         commit_blobs: dict[str, list[str]] = {}
-        for commit, blob in self._list_blobs(self._read(self._find_root(self.tip()), None), ""):
+        for commit, blob in self._list_blobs(
+            self._read_tree(self._find_root(self.tip_oid()), None), ""
+        ):
             commit_blobs.setdefault(commit, []).append(blob)
-        return self._read_texts(commit_blobs)
+        return self._read_merged_lines(commit_blobs)
 
-    def edit(
+    def edit_notes(
         self, tip: str, commits: Sequence[str], change: Edit, instant: int
     ) -> tuple[str, list[Item]]:
         """Edit notes without writing; return a notes commit's oid and the new objects.
@@ -84,17 +86,17 @@ class Notes:
         self._items = []
         sorted_commits = sorted(set(commits))
         old_root = self._find_root(tip)
-        root_tree = self._read(old_root, set(sorted_commits))
+        root_tree = self._read_tree(old_root, set(sorted_commits))
         blobs = {commit: _find_blobs(root_tree, commit) for commit in sorted_commits}
         missing_commits: list[str] = []
-        for commit, lines in self._read_texts(blobs, missing_commits):
+        for commit, lines in self._read_merged_lines(blobs, missing_commits):
             if lines is None and commit not in missing_commits:
                 continue  # too long, left as it is
             new_lines = change(commit, lines or [])
             if new_lines != (lines or []):
-                blob = self._add_object("blob", encode_lines(new_lines)) if new_lines else ""
+                blob = self._add_object("blob", encode_note_lines(new_lines)) if new_lines else ""
                 self._set_note(root_tree, commit, len(blobs[commit]), blob)
-        new_root = self._encode(root_tree, self._width) if root_tree.is_changed else old_root
+        new_root = self._encode_tree(root_tree, self._width) if root_tree.is_changed else old_root
         if new_root == old_root:
             return tip, self._items
         new_root = new_root or self._add_object("tree", b"")
@@ -107,9 +109,9 @@ class Notes:
         kind, data = (next(self._objects.read([tip])) if tip else None) or ("", b"")
         return data[5 : 5 + len(tip)].decode("ascii", "replace") if kind == "commit" else ""
 
-    def _read(self, root: str, commits: set[str] | None) -> _Tree:
+    def _read_tree(self, root: str, commits: set[str] | None) -> _NotesTree:
         # None for all commits. An unreadable tree counts as empty: notes are derived.
-        top_trees: dict[bytes, _Tree] = {}
+        top_trees: dict[bytes, _NotesTree] = {}
         decoded_trees: dict[str, Entries] = {}
         pending_trees = [(top_trees, b"", root, "")] if root else []
         count = 0
@@ -120,27 +122,27 @@ class Notes:
             prefixes = None if commits is None else {commit[:digit_count] for commit in commits}
             oids = list(dict.fromkeys(oid for _, _, oid, _ in trees if oid not in decoded_trees))
             for oid, item in zip(oids, self._objects.read(oids), strict=True):
-                decoded_trees[oid] = self._decode(item)
+                decoded_trees[oid] = self._decode_tree(item)
             for parent, name, oid, prefix in trees:
                 count += len(decoded_trees[oid])
                 if count > MAX_ENTRIES:
-                    return _Tree({}) if commits is None else top_trees[b""]
-                tree = parent[name] = _Tree(decoded_trees[oid])
+                    return _NotesTree({}) if commits is None else top_trees[b""]
+                tree = parent[name] = _NotesTree(decoded_trees[oid])
                 for entry, (mode, child_oid) in tree.entries.items() if tree.is_split else ():
                     path = prefix + entry.decode("ascii", "replace")
                     is_selected = prefixes is None or path in prefixes
                     if mode == encoding.DIRECTORY and _is_hex(entry, 2) and is_selected:
                         pending_trees.append((tree.below, entry, child_oid, path))
-        return top_trees.get(b"", _Tree({}))
+        return top_trees.get(b"", _NotesTree({}))
 
-    def _list_blobs(self, tree: _Tree, prefix: str) -> Iterator[tuple[str, str]]:
+    def _list_blobs(self, tree: _NotesTree, prefix: str) -> Iterator[tuple[str, str]]:
         for name, (mode, oid) in tree.entries.items():
             if mode != encoding.DIRECTORY and _is_hex(name, self._width - len(prefix)):
                 yield prefix + name.decode("ascii"), oid
         for name, subtree in tree.below.items():
             yield from self._list_blobs(subtree, prefix + name.decode("ascii"))
 
-    def _read_texts(
+    def _read_merged_lines(
         self, blobs: dict[str, list[str]], missing: list[str] | None = None
     ) -> Iterator[tuple[str, list[str] | None]]:
         # git joins the notes that a commit has in several places. Yields None for a note that is
@@ -149,18 +151,18 @@ class Notes:
         for commit, oids in blobs.items():
             items = [next(texts) for _ in oids]
             readable_items = [item for item in items if item and item[0] != encoding.OVERSIZED]
-            lines = [decode_lines(item) for item in readable_items]
+            lines = [decode_note_lines(item) for item in readable_items]
             if missing is not None and any(text is None for text in items):
                 missing.append(commit)
             merged_lines = dict.fromkeys(line for part in lines for line in part)
             note_lines = lines[0] if len(lines) == 1 else list(merged_lines)
             yield commit, note_lines if len(lines) == len(items) else None
 
-    def _set_note(self, root: _Tree, commit: str, count: int, blob: str) -> None:
+    def _set_note(self, root: _NotesTree, commit: str, count: int, blob: str) -> None:
         # Replaces the note where the commit has one, else adds it; an empty `blob` removes it.
         tree, name = root, commit.encode()
         while True:
-            tree.change()
+            tree.prepare_for_change()
             if name in tree.entries and tree.entries[name][0] != encoding.DIRECTORY:
                 count -= 1
                 del tree.entries[name]
@@ -175,28 +177,28 @@ class Notes:
                 tree.entries[name] = (encoding.FILE, blob)
                 return
             if subtree is None:
-                subtree = tree.below[name[:2]] = _Tree({})
+                subtree = tree.below[name[:2]] = _NotesTree({})
             tree, name = subtree, name[2:]
 
-    def _encode(self, tree: _Tree, digits: int) -> str:
+    def _encode_tree(self, tree: _NotesTree, digits: int) -> str:
         # `digits`: length of the full names here. Returns "" for an empty tree.
         files = (name for name, (mode, _) in tree.entries.items() if mode != encoding.DIRECTORY)
         names = [name for name in files if _is_hex(name, digits)]
         if len(names) > _SPLIT_ABOVE[digits == self._width] and not tree.is_split and digits > 2:
             for name in names:
                 if name[:2] not in tree.entries:
-                    subtree = tree.below.setdefault(name[:2], _Tree({}))
+                    subtree = tree.below.setdefault(name[:2], _NotesTree({}))
                     subtree.is_changed = True
                     subtree.entries[name[2:]] = tree.entries.pop(name)
         for name, subtree in tree.below.items():
             if subtree.is_changed:
-                oid = self._encode(subtree, digits - 2)
+                oid = self._encode_tree(subtree, digits - 2)
                 tree.entries.pop(name, None)
                 if oid:
                     tree.entries[name] = (encoding.DIRECTORY, oid)
         return self._add_object("tree", encoding.encode_tree(tree.entries)) if tree.entries else ""
 
-    def _decode(self, item: Item | None) -> Entries:
+    def _decode_tree(self, item: Item | None) -> Entries:
         kind, data = item or ("", b"")
         try:
             return encoding.decode_tree(data, self._format) if kind == "tree" else {}
@@ -208,11 +210,11 @@ class Notes:
         return encoding.object_id(kind, data, self._format)
 
 
-def _find_blobs(tree: _Tree, commit: str) -> list[str]:
+def _find_blobs(tree: _NotesTree, commit: str) -> list[str]:
     # Of all notes of the commit, the one in the root first.
     blobs = []
     name = commit.encode()
-    subtree: _Tree | None = tree
+    subtree: _NotesTree | None = tree
     while subtree is not None:
         mode, oid = subtree.entries.get(name, (encoding.DIRECTORY, ""))
         if mode != encoding.DIRECTORY:
@@ -225,10 +227,10 @@ def _is_hex(name: bytes, size: int) -> bool:
     return len(name) == size and not name.strip(b"0123456789abcdef")
 
 
-def decode_lines(item: tuple[str, bytes]) -> list[str]:
+def decode_note_lines(item: tuple[str, bytes]) -> list[str]:
     text = item[1].decode("utf-8", "surrogateescape")
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def encode_lines(lines: Sequence[str]) -> bytes:
+def encode_note_lines(lines: Sequence[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")

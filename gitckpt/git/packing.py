@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 
 from gitckpt.git import fsync
-from gitckpt.git.command import DURABLE, NO_HOOKS, Git
+from gitckpt.git.command import DURABLE, NO_HOOKS, GitRunner
 from gitckpt.git.files import private_dirs
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.process import GitError
@@ -32,10 +32,10 @@ def count_loose_refs(repository: Repository) -> int:
         return 0
 
 
-def pack_if_many(
+def pack_refs_if_many(
     repository: Repository, namespaces: Sequence[str], version: tuple[int, ...]
 ) -> bool:
-    return count_loose_refs(repository) >= PACK_FROM and pack(repository, namespaces, version)
+    return count_loose_refs(repository) >= PACK_FROM and pack_refs(repository, namespaces, version)
 
 
 def count_loose_objects(repository: Repository) -> int:
@@ -44,7 +44,7 @@ def count_loose_objects(repository: Repository) -> int:
     return 8 * sum(len(names_in(f"{top}/{prefix:02x}")) for prefix in range(0, 256, 8))
 
 
-def pack_objects(repository: Repository) -> None:
+def pack_all_objects(repository: Repository) -> None:
     # `repack` packs reachable objects in path order, which makes small packs; the task
     # `loose-objects` packs the others, which `git gc --auto` leaves.
     repository.git.run("repack", "-d", "-l", "--quiet")
@@ -54,7 +54,7 @@ def pack_objects(repository: Repository) -> None:
     repository.git.run("prune-packed", "--quiet")
 
 
-def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, ...]) -> bool:
+def pack_refs(repository: Repository, namespaces: Sequence[str], version: tuple[int, ...]) -> bool:
     """Pack loose refs in `namespaces`; return False if a lock or reftables prevent it."""
     common_dir = repository.common_dir
     ref_dirs = [name for name in namespaces if os.path.isdir(os.path.join(common_dir, name))]
@@ -69,7 +69,7 @@ def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, 
                 options = [option for name in ref_dirs for option in ("--include", f"{name}/*")]
                 repository.git.run(*_PACK, prune_option, *options)
             else:
-                _pack_by_links(repository, ref_dirs, prune_option)
+                _pack_refs_by_links(repository, ref_dirs, prune_option)
             fsync.flush([common_dir])
     except GitError as error:
         if ".lock': File exists" in error.stderr:
@@ -78,8 +78,8 @@ def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, 
     return True
 
 
-def _pack_by_links(repository: Repository, namespaces: Sequence[str], prune: str) -> None:
-    scratch_dir = repository.scratch("pack")
+def _pack_refs_by_links(repository: Repository, namespaces: Sequence[str], prune: str) -> None:
+    scratch_dir = repository.scratch_path("pack")
     os.mkdir(scratch_dir, 0o700)
     try:
         for name in ("objects", "packed-refs", "config", *namespaces):
@@ -90,6 +90,6 @@ def _pack_by_links(repository: Repository, namespaces: Sequence[str], prune: str
         with open(os.path.join(scratch_dir, "HEAD"), "w", encoding="ascii") as head:
             head.write("ref: refs/heads/none\n")
         # Naming the worktree overrides a relative `core.worktree` (of a submodule).
-        Git(scratch_dir, scratch_dir).run(*_PACK, prune, "--all")
+        GitRunner(scratch_dir, scratch_dir).run(*_PACK, prune, "--all")
     finally:
-        private_dirs.discard(scratch_dir)
+        private_dirs.discard_directory(scratch_dir)

@@ -78,7 +78,7 @@ class DeadlinePassed(GitError):
 
 
 @dataclass(slots=True)
-class Completed:
+class ProcResult:
     """The output and exit code of a process; -9 means that signal 9 killed it."""
 
     code: int
@@ -86,7 +86,7 @@ class Completed:
     err: bytes
 
     @property
-    def complaint(self) -> str:
+    def error_text(self) -> str:
         return self.err.decode("utf-8", "replace")
 
     @property
@@ -98,7 +98,7 @@ def git_executable() -> str:
     return os.environ.get("GITCKPT_GIT") or "git"
 
 
-def environment(
+def git_environment(
     extra: Mapping[str, str] | None = None, *, keep_local: bool = False
 ) -> dict[str, str]:
     """Return variables for a git process; omit GIT_DIR and such unless `keep_local`."""
@@ -127,12 +127,12 @@ class Child:
         poll.register(self.stderr, select.POLLIN)
         return poll
 
-    def write(self, data: bytes) -> None:
+    def write_input(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
             view = view[os.write(self.stdin, view) :]
 
-    def read_line(self, patience: float | None = None) -> bytes:
+    def read_output_line(self, patience: float | None = None) -> bytes:
         """Return the next line of output without its newline; b"" at the end.
 
         If no output comes for `patience` seconds, the stdin of the process is closed.
@@ -144,7 +144,7 @@ class Child:
         self._offset = end + 1
         return line
 
-    def read(self, size: int) -> bytes:
+    def read_output(self, size: int) -> bytes:
         """Return exactly `size` bytes of output, or fewer at the end of the output."""
         if len(self._buffer) - self._offset < size:
             self._fill_buffer(size)
@@ -165,7 +165,7 @@ class Child:
         return length >= size
 
     def receive(self, size: int, patience: float | None = None) -> bytes:
-        """Wait for output and return at most `size` bytes; bypass the buffer of `read`."""
+        """Wait for output and return at most `size` bytes; bypass the buffer."""
         # Reads standard error, too: with that pipe full, the process would block.
         while True:
             ready = self._poll.poll(None if patience is None or self.stdin < 0 else patience * 1000)
@@ -179,10 +179,10 @@ class Child:
                 if not chunk:
                     self._poll.unregister(fd)
 
-    def feed(self, data: bytes) -> None:
+    def write_and_close_input(self, data: bytes) -> None:
         """Write `data` and close stdin; call `communicate` for the result."""
         try:
-            self.write(data)
+            self.write_input(data)
         except BrokenPipeError:
             pass  # it ended early; `communicate` returns why
         self._close_pipes("stdin")
@@ -192,7 +192,7 @@ class Child:
         data: bytes | Iterable[bytes] = b"",
         deadline: float | None = None,
         into: Callable[[bytes], object] | None = None,
-    ) -> Completed:
+    ) -> ProcResult:
         """Write `data`, close stdin, wait for the process, and return its output.
 
         At `deadline`, on the clock of `time.monotonic`, kills the process group and raises
@@ -213,7 +213,7 @@ class Child:
             timeout = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000
             ready_fds = poll.poll(timeout)
             if not ready_fds:
-                raise DeadlinePassed(self.argv[1:], self.kill_group(), "timed out")
+                raise DeadlinePassed(self.argv[1:], self.kill_process_group(), "timed out")
             for fd, _ in ready_fds:
                 if fd == self.stdin:
                     try:
@@ -232,9 +232,9 @@ class Child:
                 else:
                     poll.unregister(fd)
                     open_pipe_count -= 1
-        return Completed(self.close(), b"".join(output_chunks), b"".join(error_chunks))
+        return ProcResult(self.close(), b"".join(output_chunks), b"".join(error_chunks))
 
-    def kill_group(self) -> int:
+    def kill_process_group(self) -> int:
         try:
             os.killpg(self.pid, _SIGKILL)
         except ProcessLookupError:
@@ -259,7 +259,7 @@ class Child:
             self.has_ended = True
         return not self.has_ended
 
-    def stop(self) -> None:
+    def terminate_and_close(self) -> None:
         self.terminate()  # closing is not enough: a forked process may hold the pipes open
         self.close()
 
@@ -288,10 +288,10 @@ class Child:
         self._close_pipes("stdin")
 
 
-def run(
+def run_program(
     argv: Sequence[str], *, data: bytes = b"", env: Mapping[str, str] | None = None
-) -> Completed:
-    return Child(argv, environment() if env is None else env).communicate(data)
+) -> ProcResult:
+    return Child(argv, git_environment() if env is None else env).communicate(data)
 
 
 def run_attached(argv: Sequence[str], env: Mapping[str, str]) -> int:

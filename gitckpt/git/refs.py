@@ -6,8 +6,8 @@ import os
 import time
 
 from gitckpt.git import fsync
-from gitckpt.git.command import DURABLE, Standby, setting_options
-from gitckpt.git.files.refs_stat import may_exist, read_loose, require_no_pipes
+from gitckpt.git.command import DURABLE, StandbyProcess, config_options
+from gitckpt.git.files.refs_stat import may_ref_exist, read_loose_ref, require_no_pipes_in_refs
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.model.errors import BusyError, CkptError
 from gitckpt.model.values import dataclass
@@ -35,16 +35,16 @@ class LockHeld(BusyError):
     """Another process kept a lock file until the timeout, so nothing was changed."""
 
     def __init__(self, path: str) -> None:
-        from gitckpt.model.arguments import shell_word
+        from gitckpt.model.arguments import shell_quoted
 
-        remedy = f"remove it with rm {shell_word(path)}"
+        remedy = f"remove it with rm {shell_quoted(path)}"
         hint = f"wait and try again; if nothing is running, the lock is left from a crash; {remedy}"
         super().__init__(f"another process holds {path}", hint=hint)
         self.path = path
 
 
 @dataclass(slots=True)
-class Update:
+class RefUpdate:
     """A change of a ref from oid `old` ("" creates it) to oid `new` ("" deletes it)."""
 
     ref: str
@@ -52,7 +52,7 @@ class Update:
     old: str
     is_symbolic: bool = False
 
-    def command(self) -> str:
+    def stdin_command(self) -> str:
         if self.new == self.old and not self.is_symbolic:
             # Deleting with an empty old value checks nothing.
             return f"verify {self.ref}\0{self.old}\0"
@@ -69,10 +69,10 @@ class Refs:
     def __init__(self, repository: Repository, heal: Callable[[str], bool] | None = None) -> None:
         self._repository = repository
         self._heal = heal
-        self._standby = Standby(lambda: repository.git.start(*_update_ref_options()))
+        self._standby = StandbyProcess(lambda: repository.git.start_git(*_update_ref_options()))
 
-    def update(
-        self, updates: Iterable[Update], meanwhile: Callable[[], None] | None = None
+    def apply_updates(
+        self, updates: Iterable[RefUpdate], meanwhile: Callable[[], None] | None = None
     ) -> None:
         """Apply and flush all updates in one transaction, in this order.
 
@@ -92,7 +92,7 @@ class Refs:
             ambiguous_errors = ("write failure", "couldn't set '")
             if error.code > 0 and not any(words in error.stderr for words in ambiguous_errors):
                 raise
-            current_oids = dict(self.iterate())
+            current_oids = dict(self.iterate_refs())
             remaining = [  # all of the transaction if nothing was applied
                 update
                 for update in transaction
@@ -104,9 +104,9 @@ class Refs:
                 self._apply_healed(remaining, meanwhile)
         changes = [update for update in transaction if update.new != update.old]
         if changes:
-            self._flush(changes)
+            self._flush_changed_refs(changes)
 
-    def _apply_healed(self, updates: list[Update], meanwhile: Callable[[], None] | None) -> None:
+    def _apply_healed(self, updates: list[RefUpdate], meanwhile: Callable[[], None] | None) -> None:
         try:
             self._apply(updates, meanwhile)
         except LockHeld as error:
@@ -114,17 +114,17 @@ class Refs:
                 raise
             self._apply(updates, meanwhile)
 
-    def _apply(self, updates: list[Update], meanwhile: Callable[[], None] | None) -> None:
-        text = "".join(["start\0", *(update.command() for update in updates)])
+    def _apply(self, updates: list[RefUpdate], meanwhile: Callable[[], None] | None) -> None:
+        text = "".join(["start\0", *(update.stdin_command() for update in updates)])
         commands = text.encode("utf-8", "surrogateescape")
-        writer = self._standby.take()
+        writer = self._standby.take_process()
         try:
             if meanwhile is None:
-                is_committed = _apply_step(writer, commands + b"commit\0", "start", "commit")
+                is_committed = _send_commands(writer, commands + b"commit\0", "start", "commit")
             else:
-                writer.write(commands + b"prepare\0")
+                writer.write_input(commands + b"prepare\0")
                 meanwhile()  # git may still prepare; if that fails, it never reads the commit
-                is_committed = _apply_step(writer, b"commit\0", "start", "prepare", "commit")
+                is_committed = _send_commands(writer, b"commit\0", "start", "prepare", "commit")
         except BrokenPipeError:
             is_committed = False
         except BaseException:
@@ -132,10 +132,10 @@ class Refs:
             raise
         if not is_committed:
             result = writer.communicate()
-            raise explain_failure(self._repository, result.code, result.complaint)
-        self._standby.give_back(writer)
+            raise make_update_error(self._repository, result.code, result.error_text)
+        self._standby.give_back_process(writer)
 
-    def _flush(self, changes: list[Update]) -> None:
+    def _flush_changed_refs(self, changes: list[RefUpdate]) -> None:
         # git flushes the files that it renames, but not their new names. Refs before the checkpoint
         # are what it needs and go first; the checkpoint and what follows go together.
         common = self._repository.common_dir
@@ -151,41 +151,42 @@ class Refs:
         first_checkpoint = are_checkpoints.index(True) if True in are_checkpoints else len(names)
         flushed_directories: set[str] = set()
         for group in (names[:first_checkpoint], names[first_checkpoint:]):
-            directories = {above for name in group for above in _above(name)} - flushed_directories
+            directories = {
+                above for name in group for above in _parents(name)
+            } - flushed_directories
             fsync.flush(os.path.join(common, directory) for directory in directories)
             flushed_directories |= directories
 
-    def read(self, ref: str) -> str | None:
+    def read_ref(self, ref: str) -> str | None:
         """Return the oid of a ref, even if its object is missing; None if there is no ref."""
-        loose_oid = read_loose(self._repository, ref)
+        loose_oid = read_loose_ref(self._repository, ref)
         if loose_oid is not None:
             return loose_oid
         entry = self._repository.cat_file.info(ref)
         if entry is not None:
             return entry[0]
-        if not may_exist(self._repository, ref):
+        if not may_ref_exist(self._repository, ref):
             return None
         words = ("rev-parse", "--quiet", "--verify", ref)
         return self._repository.git.run(*words, ok=(0, 1, 128)).text or None
 
-    def list(self, *patterns: str, fields: str = "%(objectname) %(refname)") -> bytes:
+    def list_refs(self, *patterns: str, fields: str = "%(objectname) %(refname)") -> bytes:
         """Return a line of `fields` for each ref that matches a pattern, sorted by name."""
         words = ("for-each-ref", f"--format={fields}", *patterns)
         try:
             return self._repository.git.run(*words, deadline=time.monotonic() + _PATIENCE).out
         except DeadlinePassed:
-            require_no_pipes(self._repository)
+            require_no_pipes_in_refs(self._repository)
             return self._repository.git.run(*words).out  # many refs, or a slow disk
 
-    def iterate(self, *patterns: str) -> Iterator[tuple[str, str]]:
-        """Yield the full name and the oid of each ref that matches a pattern."""
-        ref_lines = self.list(*(pattern.rstrip("/") for pattern in patterns))
+    def iterate_refs(self, *patterns: str) -> Iterator[tuple[str, str]]:
+        ref_lines = self.list_refs(*(pattern.rstrip("/") for pattern in patterns))
         for line in ref_lines.decode("utf-8", "surrogateescape").split("\n")[:-1]:
             oid, _, ref = line.partition(" ")
             yield ref, oid
 
-    def warm_up(self) -> None:
-        self._standby.warm_up()
+    def start_idle_process(self) -> None:
+        self._standby.start_idle_process()
 
     def close(self) -> None:
         self._standby.close()
@@ -194,7 +195,7 @@ class Refs:
 _MOVED = ("reference already exists", "but expected", "reference is missing")
 
 
-def explain_failure(repository: Repository, code: int, complaint: str) -> CkptError:
+def make_update_error(repository: Repository, code: int, complaint: str) -> CkptError:
     if "Unable to create '" in complaint and "File exists" in complaint:
         return LockHeld(complaint.partition("Unable to create '")[2].partition("': File exists")[0])
     if "cannot lock references" in complaint or "data is locked" in complaint:
@@ -210,19 +211,19 @@ def explain_failure(repository: Repository, code: int, complaint: str) -> CkptEr
     return GitError(["update-ref"], code, complaint, hint=hint)
 
 
-def _above(ref: str) -> Iterator[str]:
+def _parents(ref: str) -> Iterator[str]:
     # Up to `refs`: git may have created each of them for this ref.
     while ref := os.path.dirname(ref):
         yield ref
 
 
-def _apply_step(writer: Child, commands: bytes, *steps: str) -> bool:
-    writer.write(commands)
-    return all(writer.read_line(PATIENCE) == f"{step}: ok".encode("ascii") for step in steps)
+def _send_commands(writer: Child, commands: bytes, *steps: str) -> bool:
+    writer.write_input(commands)
+    return all(writer.read_output_line(PATIENCE) == f"{step}: ok".encode("ascii") for step in steps)
 
 
 def _update_ref_options() -> tuple[str, ...]:
-    options = setting_options(
+    options = config_options(
         f"core.filesRefLockTimeout={LOCK_TIMEOUT_MS}",
         f"core.packedRefsTimeout={2 * LOCK_TIMEOUT_MS}",
         f"reftable.lockTimeout={LOCK_TIMEOUT_MS}",

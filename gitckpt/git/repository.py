@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 from gitckpt.git import fsync
-from gitckpt.git.catfile import CatFile
-from gitckpt.git.command import DURABLE, Git, require_git, start_version
+from gitckpt.git.catfile import CatFileProcess
+from gitckpt.git.command import DURABLE, GitRunner, require_git_version, start_git_version
 from gitckpt.git.files import private_dirs
-from gitckpt.git.process import Child, describe_exit, environment, git_executable
+from gitckpt.git.process import Child, describe_exit, git_environment, git_executable
 from gitckpt.model import ids
 from gitckpt.model.errors import NotFoundError, RepositoryError, WorktreeError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TypeAlias
 
-    from gitckpt.git.process import Completed
+    from gitckpt.git.process import ProcResult
 
     ConfigEntries: TypeAlias = list[tuple[str, str, str]]  # file ("" for none), name, value
     # Relevant environment variables; stamp of each configuration file, "" for a missing one.
@@ -37,11 +37,11 @@ class Repository:
 
     def __init__(self, git_dir: str, worktree: str | None, object_format: str = "sha1") -> None:
         self.git_dir = git_dir
-        self.common_dir = common_dir(git_dir)
+        self.common_dir = read_common_dir(git_dir)
         self.worktree = worktree
         self.object_format = object_format
-        self.git = Git(git_dir, worktree)
-        self.cat_file = CatFile(self.git)
+        self.git = GitRunner(git_dir, worktree)
+        self.cat_file = CatFileProcess(self.git)
         self.main: tuple[str | None] | None = None  # set by `administration.main_worktree`
         self.configuration: tuple[ConfigEntries, Stamps] | None = None  # cached by `config`
 
@@ -69,13 +69,13 @@ class Repository:
         try:
             return private_dirs.check_private(f"{self.common_dir}/ckpt", self.common_dir, make=True)
         except OSError as error:
-            from gitckpt.model.arguments import shell_word
+            from gitckpt.model.arguments import shell_quoted
 
             message = f"cannot write to {self.common_dir}: {error.strerror}"
-            hint = f"make it writable: chmod -R u+w {shell_word(self.common_dir)}"
+            hint = f"make it writable: chmod -R u+w {shell_quoted(self.common_dir)}"
             raise RepositoryError(message, hint=hint) from None
 
-    def scratch(self, kind: str) -> str:
+    def scratch_path(self, kind: str) -> str:
         """Return an unused path in the private directory, named `<kind>.<pid>.<digits>`."""
         return os.path.join(self.make_private_dir(), f"{kind}.{os.getpid()}.{os.urandom(4).hex()}")
 
@@ -95,7 +95,7 @@ class Repository:
             return result.out.decode("utf-8", "replace").removesuffix("\n")
         return ref if content.startswith("ref:") else ""
 
-    def point_head(self, to: str, message: str = "", *, options: Sequence[str] = ()) -> None:
+    def set_head(self, to: str, message: str = "", *, options: Sequence[str] = ()) -> None:
         """Set HEAD to a commit or a branch (full name); leave index and files unchanged."""
         message_options = ("-m", message) if message else ()
         words = ("symbolic-ref",) if to.startswith("refs/") else ("update-ref", "--no-deref")
@@ -103,7 +103,7 @@ class Repository:
         # git flushes no symbolic ref.
         fsync.flush([os.path.join(self.git_dir, "HEAD"), self.git_dir])
 
-    def read_tip(self, branch: str) -> str | None:
+    def read_branch_tip(self, branch: str) -> str | None:
         """Return a branch's commit; "" for a missing branch, None for an invalid name."""
         if self.git.run("check-ref-format", BRANCHES + branch, ok=(0, 1)).code != 0:
             return None
@@ -116,7 +116,7 @@ class Repository:
         target = self.cat_file.info(name) if exists else None
         return target[0] if target else None
 
-    def operation(self) -> str | None:
+    def operation_in_progress(self) -> str | None:
         # Such as "rebase".
 
         def has_state(name: str) -> bool:
@@ -133,7 +133,7 @@ class Repository:
             return "revert" if is_revert else "cherry-pick"
         return "bisect" if has_state("BISECT_LOG") else None
 
-    def commit(self, rev: str) -> str:
+    def resolve_commit(self, rev: str) -> str:
         """Return the oid of the commit that a rev names, or raise `NotFoundError`."""
         from gitckpt.model.arguments import require_text  # lazy: most callers need no commit
 
@@ -151,17 +151,17 @@ class Repository:
         hint = "name a branch, a tag or a commit: git log --oneline --all"
         raise NotFoundError(f"no commit is named {rev!r}", hint=hint)
 
-    def commit_or_unborn(self, rev: str) -> str:
-        """Return the oid of a commit like `commit`, but "" for HEAD on an unborn branch."""
+    def resolve_commit_or_unborn(self, rev: str) -> str:
+        """Return the oid of a commit, but "" for HEAD on an unborn branch."""
         try:
-            return self.commit(rev)
+            return self.resolve_commit(rev)
         except NotFoundError:
             if rev != "HEAD":
                 raise
-        self.require_unborn()
+        self.require_unborn_head()
         return ""
 
-    def require_unborn(self) -> None:
+    def require_unborn_head(self) -> None:
         """Raise `RepositoryError` if HEAD names a commit that is missing or damaged."""
         oid = self.git.run("rev-parse", "--quiet", "--verify", "HEAD", ok=(0, 1, 128)).text
         if oid:
@@ -193,15 +193,14 @@ def lost_commit_error(oid: str) -> RepositoryError:
 def open_repository(
     path: str = ".", *, meanwhile: Callable[[], object] | None = None, by_variables: bool = True
 ) -> Repository:
-    """Check git's version, and return the repository as `discover` does."""
-    child = start_version()
+    child = start_git_version()
     try:
-        return discover(path, meanwhile=meanwhile, by_variables=by_variables)
+        return discover_repository(path, meanwhile=meanwhile, by_variables=by_variables)
     finally:
-        require_git(child)  # an old git explains a failure of `discover`
+        require_git_version(child)  # an old git explains a failure of `discover_repository`
 
 
-def discover(
+def discover_repository(
     path: str = ".", *, meanwhile: Callable[[], object] | None = None, by_variables: bool = True
 ) -> Repository:
     """Return the repository and worktree that contain the directory `path`.
@@ -214,7 +213,7 @@ def discover(
     command = [git_executable(), "-C", path, "rev-parse", "--path-format=absolute"]
     command += ["--is-bare-repository", "--is-inside-git-dir", "--show-object-format"]
     command += ["--git-dir", "--show-toplevel"]
-    child = Child(command, environment(keep_local=by_variables))
+    child = Child(command, git_environment(keep_local=by_variables))
     if meanwhile is not None:
         meanwhile()
     result = child.communicate()
@@ -224,7 +223,7 @@ def discover(
         raise _explain_failure(path, result, by_variables=by_variables)
     # git before 2.31 echoes unknown options.
     if answers[0] not in ("true", "false") or len(answers) < 4:
-        require_git()
+        require_git_version()
         message = f"{git_executable()} does not behave like git"
         raise RepositoryError(message, hint="set GITCKPT_GIT to the path of git")
     bare_answer, inside_answer, object_format, paths = answers
@@ -233,13 +232,13 @@ def discover(
     elif result.code != 0:
         raise _explain_failure(path, result, by_variables=by_variables)
     else:
-        git_dir, worktree = _split_paths(paths.removesuffix("\n"))
+        git_dir, worktree = _split_path_lines(paths.removesuffix("\n"))
     if not (by_variables and "GIT_DIR" in os.environ):
-        _reject_tracked(path, git_dir)
+        _reject_tracked_git_dir(path, git_dir)
     return Repository(git_dir, worktree, object_format)
 
 
-def _reject_tracked(path: str, git_dir: str) -> None:
+def _reject_tracked_git_dir(path: str, git_dir: str) -> None:
     # Refuse a repository not called `.git` that was only found inside the worktree of another one:
     # a branch can track such a directory, with a configuration whose commands git runs. It cannot
     # track `.git`. git's `safe.bareRepository` would refuse all bare repositories. The found
@@ -254,21 +253,23 @@ def _reject_tracked(path: str, git_dir: str) -> None:
         parent_dir = os.path.dirname(parent_dir)
         dot_git = os.path.join(parent_dir, ".git")
         if os.path.isfile(dot_git):
-            found_common_dir = common_dir(os.path.realpath(_read_git_file(parent_dir)))
+            found_common_dir = read_common_dir(os.path.realpath(_read_git_file(parent_dir)))
             own_directories = (f"{found_common_dir}/worktrees/", f"{found_common_dir}/modules/")
             if git_path == found_common_dir or git_path.startswith(own_directories):
                 return  # its own worktree, whose `.git` leads to a `.bare` beside it
         elif not os.path.lexists(os.path.join(dot_git, "HEAD")):
             continue
-        from gitckpt.model.arguments import shell_word
+        from gitckpt.model.arguments import shell_quoted
 
         message = f"{git_path} is a bare repository in the worktree {parent_dir}"
-        override_hint = f"to use it all the same: git --git-dir={shell_word(git_path)} ckpt …"
-        hint = f"{override_hint}; to use the enclosing repository: cd {shell_word(parent_dir)}"
-        raise RepositoryError(f"{message}: a branch may contain its settings", hint=hint)
+        override_hint = f"to use it all the same: git --git-dir={shell_quoted(git_path)} ckpt …"
+        hint = f"{override_hint}; to use the enclosing repository: cd {shell_quoted(parent_dir)}"
+        raise RepositoryError(
+            f"{message}: a commit may have put it and its settings there", hint=hint
+        )
 
 
-def _split_paths(lines: str) -> tuple[str, str]:
+def _split_path_lines(lines: str) -> tuple[str, str]:
     # The paths may contain newlines themselves; the first one is a directory.
     offset = lines.find("\n/")
     while offset >= 0 and not os.path.isdir(lines[:offset]):
@@ -276,7 +277,7 @@ def _split_paths(lines: str) -> tuple[str, str]:
     return lines[:offset], lines[offset + 1 :]
 
 
-def common_dir(git_dir: str) -> str:
+def read_common_dir(git_dir: str) -> str:
     # gitrepository-layout(5), `commondir`
     try:
         with open(os.path.join(git_dir, "commondir"), "rb") as file:
@@ -286,13 +287,13 @@ def common_dir(git_dir: str) -> str:
     return os.path.normpath(os.path.join(git_dir, relative_path))
 
 
-def _explain_failure(path: str, result: Completed, *, by_variables: bool) -> RepositoryError:
+def _explain_failure(path: str, result: ProcResult, *, by_variables: bool) -> RepositoryError:
     try:
         directory = os.path.abspath(path)
     except FileNotFoundError:
         message = "the current directory does not exist any more"
         return RepositoryError(message, hint="change to another directory: cd DIR")
-    lines = [line.strip() for line in result.complaint.splitlines() if line.strip()]
+    lines = [line.strip() for line in result.error_text.splitlines() if line.strip()]
     default_reason = (
         f"git was {describe_exit(result.code)}" if result.code < 0 else "git gave no reason"
     )
@@ -315,7 +316,7 @@ def _explain_failure(path: str, result: Completed, *, by_variables: bool) -> Rep
         git_dir = _read_git_file(directory) if git_dir == "(null)" else git_dir
         message = f"{directory} belongs to {git_dir}, which is no longer a git repository"
         return RepositoryError(message, hint=_hint_for_lost_git_dir(git_dir))
-    if "not a git repository" in result.complaint:
+    if "not a git repository" in result.error_text:
         message = f"not in a git repository: {directory}"
         return RepositoryError(message, hint="change to a repository, or create one: git init")
     command = next((line for line in lines if line.startswith("git config")), None)
@@ -337,13 +338,13 @@ def _read_git_file(path: str) -> str:
 
 
 def _hint_for_lost_git_dir(git_dir: str) -> str:
-    from gitckpt.model.arguments import shell_word
+    from gitckpt.model.arguments import shell_quoted
 
     common_path, name = os.path.split(os.path.dirname(git_dir))
     if name != "worktrees" or not os.path.isdir(common_path):
         return f"see whether this directory was moved: {git_dir}"
     top = os.path.dirname(common_path) if os.path.basename(common_path) == ".git" else common_path
-    git_command = f"git -C {shell_word(top)}"
+    git_command = f"git -C {shell_quoted(top)}"
     if os.path.isdir(git_dir):
         return f"see what is wrong: {git_command} ckpt verify"
     return f"make another worktree and copy your files there: {git_command} worktree add DIR"

@@ -22,8 +22,7 @@ def normalize_name(name: str) -> str:
     return name.casefold().replace("-", " ").replace("_", " ").strip()
 
 
-def closest(text: str, words: Iterable[str], *, likeness: float = 0.6) -> str | None:
-    """Return the word most similar to `text`; None if no word is similar enough."""
+def closest_word(text: str, words: Iterable[str], *, likeness: float = 0.6) -> str | None:
     import difflib
 
     return next(iter(difflib.get_close_matches(text, list(words), n=1, cutoff=likeness)), None)
@@ -43,7 +42,7 @@ def quote_path(path: bytes) -> str:
         return '"' + "".join(printable.get(byte, f"\\{byte:03o}") for byte in path) + '"'
 
 
-def shell_word(text: str) -> str:
+def shell_quoted(text: str) -> str:
     r"""Quote a word for any POSIX shell, with its control characters in octal.
 
     `$'…'` is not used: dash does not know this syntax, takes `\'` for the end of the quotes, and
@@ -55,13 +54,13 @@ def shell_word(text: str) -> str:
 
         return shlex.quote(text)
 
-    def escape(character: str) -> str:
+    def escape_octal(character: str) -> str:
         # An interactive bash expands `!` even here.
         if character.isprintable() and character not in "'\\%!":
             return character
         return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "surrogateescape"))
 
-    return f"\"$(printf '{''.join(map(escape, text))}')\""
+    return f"\"$(printf '{''.join(map(escape_octal, text))}')\""
 
 
 # Checks of arguments.
@@ -70,35 +69,34 @@ def shell_word(text: str) -> str:
 _ASYNC = 0x80 | 0x100 | 0x200
 
 
-def require(name: str, value: object, kind: type | tuple[type, ...], expected: str) -> None:
+def require_type(name: str, value: object, kind: type | tuple[type, ...], expected: str) -> None:
     if not isinstance(value, kind):
-        raise refusal(name, value, expected)
+        raise wrong_value_error(name, value, expected)
 
 
 def require_text(name: str, value: object, *, may_be_none: bool = False) -> None:
     if not (value is None and may_be_none):
-        require(name, value, str, "a string")
+        require_type(name, value, str, "a string")
 
 
 def require_number(name: str, value: object, *, may_be_none: bool = False) -> None:
     if not (value is None and may_be_none):
-        require(name, value, int, "a whole number")
+        require_type(name, value, int, "a whole number")
         if isinstance(value, bool) or (isinstance(value, int) and value < 0):
-            raise refusal(name, value, "a whole number from 0 on")
+            raise wrong_value_error(name, value, "a whole number from 0 on")
 
 
 def require_seconds(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise refusal(name, value, "a number of seconds from 0 on")
+        raise wrong_value_error(name, value, "a number of seconds from 0 on")
 
 
-def strings(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
-    """Return strings as a tuple, () for None; raise `UsageError` for a single string."""
+def as_strings(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
     return _to_tuple(name, value, "a list of strings", require_text)
 
 
 def as_tuple(name: str, value: Iterable[T] | None, kind: type[T], expected: str) -> tuple[T, ...]:
-    require_kind = functools.partial(require, kind=kind, expected=expected)
+    require_kind = functools.partial(require_type, kind=kind, expected=expected)
     return _to_tuple(name, value, f"a list with each item {expected}", require_kind)
 
 
@@ -107,7 +105,7 @@ def _to_tuple(
 ) -> tuple[T, ...]:
     is_single = isinstance(value, str | bytes | Mapping) or hasattr(value, "__fspath__")
     if is_single or not isinstance(value, Iterable | None):
-        raise refusal(name, value, expected)
+        raise wrong_value_error(name, value, expected)
     items = tuple(value or ())
     for index, item in enumerate(items):
         check(f"{name}[{index}]", item)
@@ -118,13 +116,13 @@ def require_callable(name: str, value: object, *, may_be_none: bool = False) -> 
     if value is None and may_be_none:
         return
     if not callable(value):
-        raise refusal(name, value, "a function")
+        raise wrong_value_error(name, value, "a function")
     if _is_async(value):
         raise async_error(name, value)
 
 
 def async_error(name: str, value: object) -> UsageError:
-    function = getattr(_unwrap(value), "__name__", type(value).__name__)
+    function = getattr(_unwrap_partial(value), "__name__", type(value).__name__)
     function = function.replace("<lambda>", "function")
     advice = f"let another function call asyncio.run({function}(…))"
     problem = f"{function} is asynchronous, but gitckpt calls {function} without await"
@@ -132,52 +130,50 @@ def async_error(name: str, value: object) -> UsageError:
 
 
 def _is_async(value: object) -> bool:
-    target = _unwrap(value)
+    target = _unwrap_partial(value)
     call_methods = (vars(kind).get("__call__") for kind in type(target).__mro__)
     functions = (getattr(function, "__func__", function) for function in (target, *call_methods))
     code_objects = (getattr(function, "__code__", None) for function in functions)
     return any(getattr(code, "co_flags", 0) & _ASYNC for code in code_objects)
 
 
-def _unwrap(value: object) -> object:
+def _unwrap_partial(value: object) -> object:
     while isinstance(value, functools.partial):
         value = value.func
     return value
 
 
 def as_mapping(name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
-    require(name, value, (Mapping, type(None)), "a map of names to values")
+    require_type(name, value, (Mapping, type(None)), "a map of names to values")
     return dict(value or {})
 
 
-def refusal(name: str, value: object, expected: str) -> UsageError:
+def wrong_value_error(name: str, value: object, expected: str) -> UsageError:
     return UsageError(f"{name}: must be {expected}, not {value!r:.60}")
 
 
 def as_paths(paths: Iterable[T]) -> tuple[T, ...]:
-    """Return paths as a tuple; raise `UsageError` for None or a single path."""
     if paths is None:
-        raise refusal("paths", paths, "a list of paths")
+        raise wrong_value_error("paths", paths, "a list of paths")
     return _to_tuple("paths", paths, "a list of paths", require_path)
 
 
 def require_path(name: str, value: object, *, as_text: bool = False) -> None:
     path = value.__fspath__() if hasattr(value, "__fspath__") else value
     if not isinstance(path, str if as_text else str | bytes):
-        raise refusal(name, value, "a path")
+        raise wrong_value_error(name, value, "a path")
     try:
         data = path.encode("utf-8", "surrogateescape") if isinstance(path, str) else path
     except UnicodeEncodeError:
-        raise refusal(name, value, "a path that can be encoded") from None
+        raise wrong_value_error(name, value, "a path that can be encoded") from None
     if b"\0" in data:
-        raise refusal(name, value, "a path without a NUL byte")
+        raise wrong_value_error(name, value, "a path without a NUL byte")
 
 
-def as_words(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
-    return _to_tuple(name, strings(name, value), "a list of strings", require_path)
+def as_command_words(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
+    return _to_tuple(name, as_strings(name, value), "a list of strings", require_path)
 
 
-def require_storable(name: str, value: object) -> None:
-    """Raise `UsageError` if a string has lone surrogates, which TOML cannot hold."""
+def require_no_surrogates(name: str, value: object) -> None:
     if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
-        raise refusal(name, value, "a string without lone surrogates")
+        raise wrong_value_error(name, value, "a string without lone surrogates")

@@ -26,7 +26,7 @@ MAX_INTEGER, MIN_INTEGER = 2**63 - 1, -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class SizeLimits:
     """Limits of one document: bytes, names (parts of dotted keys), array values."""
 
     size: int
@@ -34,16 +34,16 @@ class Budget:
     values: int
 
     @property
-    def steps(self) -> int:
+    def max_key_depth_sum(self) -> int:
         """The largest sum of the depths of all keys: `tomllib` walks down to each key."""
         return 32 * self.names
 
 
-HEADER = Budget(4 << 20, 50_000, 100_000)  # all of a document before its state
-STATE = Budget(28 << 20, 150_000, 900_000)  # a written state: with any header it fits `DOCUMENT`
-DOCUMENT = Budget(32 << 20, 200_000, 1_000_000)  # header and state together
-RECORD = Budget(64 << 10, 1000, 1000)  # a lease or a key
-FILE = Budget(1 << 20, 20_000, 20_000)  # a file that people write, such as `gitckpt.toml`
+HEADER = SizeLimits(4 << 20, 50_000, 100_000)  # all of a document before its state
+STATE = SizeLimits(28 << 20, 150_000, 900_000)  # a written state; with a header it fits `DOCUMENT`
+DOCUMENT = SizeLimits(32 << 20, 200_000, 1_000_000)  # header and state together
+RECORD = SizeLimits(64 << 10, 1000, 1000)  # a lease or a key
+FILE = SizeLimits(1 << 20, 20_000, 20_000)  # a file that people write, such as `gitckpt.toml`
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,34 +65,33 @@ OPERATION, OPERATION_SIZE = PathLimits(20_000, 20), 64 << 20
 LIST = 128 << 20
 
 
-class Excess(ValueError):
+class LimitExceeded(ValueError):
     """A document exceeds one of its limits; the message names the limit."""
 
 
-def require_size(size: int, limits: Budget) -> None:
+def require_size(size: int, limits: SizeLimits) -> None:
     if size > limits.size:
-        raise Excess(f"too large: {size:,} bytes, where {limits.size:,} are allowed")
+        raise LimitExceeded(f"too large: {size:,} bytes, where {limits.size:,} are allowed")
 
 
-def require_within(text: str, limits: Budget) -> None:
-    """Raise `Excess` if a TOML text exceeds `limits`; takes linear time."""
+def require_toml_within(text: str, limits: SizeLimits) -> None:
     require_size(len(text), limits)
-    skip_pattern, mark_pattern, long_number = _compile_patterns()
+    skip_pattern, mark_pattern, long_number = _compile_toml_patterns()
     code = skip_pattern.sub("", text)
     equals, dots, brackets = code.count("="), code.count("."), code.count("[") + code.count("{")
     if (
         dots + brackets + 2 <= MAX_LEVELS
         and equals + dots + brackets <= limits.names
-        and equals * (dots + brackets + 2) <= limits.steps
+        and equals * (dots + brackets + 2) <= limits.max_key_depth_sum
         and code.count(",") <= limits.values
         and long_number.search(code) is None
     ):
         return
-    _Counter(limits).count_marks(code, mark_pattern)
+    _TomlCounter(limits).count_marks(code, mark_pattern)
 
 
-class _Counter:
-    def __init__(self, limits: Budget) -> None:
+class _TomlCounter:
+    def __init__(self, limits: SizeLimits) -> None:
         self._limits = limits
         self._names = self._steps = self._values = 0
         self._header = 0  # depth of the table that the current line belongs to
@@ -106,7 +105,7 @@ class _Counter:
         for mark in mark_pattern.findall(code):
             if mark == ".":
                 self._parts += self._in_key
-                self._add_levels(0, self._parts)
+                self._require_level_sum(0, self._parts)
             elif mark in "[{":
                 self._open_bracket(mark)
             elif mark in "]}":
@@ -114,12 +113,13 @@ class _Counter:
             elif mark in "=,\n":
                 self._count_separator(mark)
             elif not self._in_key:
-                raise Excess(f"a number of {len(mark):,} digits, where {MAX_DIGITS:,} are allowed")
+                limit = f"{MAX_DIGITS:,} are allowed"
+                raise LimitExceeded(f"a number of {len(mark):,} digits, where {limit}")
 
     def _count_separator(self, mark: str) -> None:
         if mark == "=":
             level = self._brackets[-1][0] if self._brackets else self._header
-            self._level = self._add_levels(level, self._parts)
+            self._level = self._require_level_sum(level, self._parts)
             self._count_key(self._parts, self._level)
             self._in_key, self._parts = False, 1
         elif mark == "\n" and not self._brackets:
@@ -129,19 +129,19 @@ class _Counter:
             self._parts = 1
             self._values += not self._in_key
             if self._values > self._limits.values:
-                raise Excess(f"more than {self._limits.values:,} values in arrays")
+                raise LimitExceeded(f"more than {self._limits.values:,} values in arrays")
 
     def _open_bracket(self, mark: str) -> None:
         if mark == "[" and not self._brackets and self._in_key:
             self._in_header = True
             return
-        self._level = self._add_levels(self._level, mark == "[")
+        self._level = self._require_level_sum(self._level, mark == "[")
         self._in_key, self._parts = mark == "{", 1
         self._brackets.append((self._level, self._in_key))
 
     def _close_bracket(self) -> None:
         if self._in_header:
-            self._header = self._add_levels(0, self._parts)
+            self._header = self._require_level_sum(0, self._parts)
             self._count_key(self._parts, self._parts)
             self._in_header = False
         elif self._brackets:
@@ -151,22 +151,22 @@ class _Counter:
     def _count_key(self, parts: int, level: int) -> None:
         self._names += parts
         self._steps += level
-        most_names, most_steps = self._limits.names, self._limits.steps
+        most_names, most_steps = self._limits.names, self._limits.max_key_depth_sum
         if self._names > most_names:
-            raise Excess(f"more than {most_names:,} keys, each part of a dotted one counted")
+            raise LimitExceeded(f"more than {most_names:,} keys, each part of a dotted one counted")
         if self._steps > most_steps:
             problem = f"more than {most_steps:,} steps from the top, added up"
-            raise Excess(f"keys too deep and too many: {problem}")
+            raise LimitExceeded(f"keys too deep and too many: {problem}")
 
     @staticmethod
-    def _add_levels(level: int, parts: int) -> int:
+    def _require_level_sum(level: int, parts: int) -> int:
         if level + parts > MAX_LEVELS:
             limit = f"{MAX_LEVELS:,} levels, the parts of dotted keys counted"
-            raise Excess(f"nests deeper than {limit}")
+            raise LimitExceeded(f"nests deeper than {limit}")
         return level + parts
 
 
-def _compile_patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+def _compile_toml_patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     import re  # writers do not need it
 
     skip_pattern = re.compile(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from gitckpt.model import phase as phases
 from gitckpt.model import times
-from gitckpt.model.arguments import require, require_number, require_text
+from gitckpt.model.arguments import require_number, require_text, require_type
 from gitckpt.model.values import dataclass, field
 
 TYPE_CHECKING = False
@@ -111,7 +111,7 @@ class Progress:
         for name in ("current_phase", "total_phases", "tasks_completed", "tasks_total"):
             require_number(name, getattr(self, name), may_be_none=True)
         require_text("current_task", self.current_task, may_be_none=True)
-        require("unknown", self.unknown, Mapping, "a map of names to values")
+        require_type("unknown", self.unknown, Mapping, "a map of names to values")
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class Checkpoint:
     @property
     def time(self) -> int:
         """The checkpoint's timestamp in microseconds since the epoch."""
-        return times.from_text(self.timestamp)
+        return times.parse_timestamp(self.timestamp)
 
     @property
     def datetime(self) -> dt.datetime:
@@ -214,9 +214,9 @@ class Checkpoint:
     @property
     def phase_name(self) -> str:
         """The name of the phase: the label without its status."""
-        return phases.split(self.label)[0]
+        return phases.split_label(self.label)[0]
 
     @property
     def status(self) -> str:
         """The status at the end of the label; "" if the label has none."""
-        return phases.split(self.label)[1]
+        return phases.split_label(self.label)[1]

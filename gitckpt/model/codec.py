@@ -11,7 +11,7 @@ from gitckpt.model import checkpoint as kinds
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.document import VERSION
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint, StateError
-from gitckpt.model.skip_invalid import read_safely
+from gitckpt.model.skip_invalid import read_or_raise_invalid
 from gitckpt.model.table import TableReader, short_repr
 
 TYPE_CHECKING = False
@@ -27,43 +27,43 @@ _ID, _OID = "a UUID version 4 in lower case", "a full object id"
 _RUN = "a run id such as 20261121-201500-add-login"
 
 
-def _text_reader(
+def _make_text_reader(
     is_valid: Callable[[str], object], expected: str, *, is_optional: bool = False
 ) -> Reader:
-    def read(reader: TableReader, key: str) -> str | None:
-        text = reader.optional(key, str) if is_optional else reader.required(key, str)
+    def read_text(reader: TableReader, key: str) -> str | None:
+        text = reader.read_optional(key, str) if is_optional else reader.read_required(key, str)
         if text is not None and not is_valid(text):
             raise reader.invalid(key, f"must be {expected}, not {short_repr(text)}")
         return text
 
-    return read
+    return read_text
 
 
-def _read_nonempty(reader: TableReader, key: str) -> str:
-    text = reader.required(key, str)
+def _read_nonempty_text(reader: TableReader, key: str) -> str:
+    text = reader.read_required(key, str)
     if text.strip():
         return text
     raise reader.invalid(key, "empty")
 
 
 def _read_count(reader: TableReader, key: str, least: int = 0) -> int | None:
-    value = reader.optional(key, int)
+    value = reader.read_optional(key, int)
     if value is not None and value < least:
         raise reader.invalid(key, f"must be {least} or more, not {short_repr(value)}")
     return value
 
 
-def _read_completed(reader: TableReader, key: str) -> dict[str, str]:
-    completed_phases = reader.map(key)
+def _read_completed_phases(reader: TableReader, key: str) -> dict[str, str]:
+    completed_phases = reader.read_text_map(key)
     for phase, checkpoint in completed_phases.items():
-        if not ids.is_id(checkpoint):
+        if not ids.is_checkpoint_id(checkpoint):
             raise reader.invalid(f"{key}.{phase}", f"must be {_ID}, not {short_repr(checkpoint)}")
     return completed_phases
 
 
 def _read_array_of_tables(kind: type, reader: TableReader, key: str) -> tuple[Any, ...]:
     records = []
-    for i, entry in enumerate(reader.optional(key, list) or []):
+    for i, entry in enumerate(reader.read_optional(key, list) or []):
         if type(entry) is not dict:
             raise reader.invalid(f"{key}[{i}]", f"must be a table, not {short_repr(entry)}")
         entry_reader = TableReader(entry, reader.source, f"worktree.{key}[{i}].")
@@ -88,7 +88,7 @@ def restore_types(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> 
                 raise KeyError(root)
             for escaped_key in escaped_keys:
                 container, key = value, escaped_key.replace("~1", "/").replace("~0", "~")
-                key = _parse_index(key) if type(container) is list else key
+                key = _parse_list_index(key) if type(container) is list else key
                 value = container[key]
         except (KeyError, IndexError, ValueError, TypeError):
             raise InvalidCheckpoint(ref, field, "points to nothing in the state") from None
@@ -100,21 +100,21 @@ def restore_types(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> 
             if is_too_long or "x" not in value:
                 raise InvalidCheckpoint(ref, field, "an integer of more digits than are allowed")
         try:
-            container[key] = _decode_string(kind, value)
+            container[key] = _decode_typed_string(kind, value)
         except ValueError:  # as binascii.Error is
             problem = f"must point to a string that encodes {short_repr(kind)}"
             raise InvalidCheckpoint(ref, field, problem) from None
     return state
 
 
-def _parse_index(text: str) -> int:
+def _parse_list_index(text: str) -> int:
     is_index = text == "0" or (text.isascii() and text.isdigit() and text[0] != "0")
     if not is_index or len(text) > 20:
         raise ValueError(text)
     return int(text)
 
 
-def _decode_string(kind: Any, text: str) -> Any:
+def _decode_typed_string(kind: Any, text: str) -> Any:
     if kind == "null":
         return None
     if kind == "bytes":
@@ -138,14 +138,14 @@ _TRIGGER = re.compile(r"[a-z][a-z0-9-]*(:[a-z0-9][a-z0-9._-]*)?")
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
-    return document.render(document_fields(checkpoint), dict(checkpoint.state))
+    return document.render_document(document_fields(checkpoint), dict(checkpoint.state))
 
 
 def document_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     """Map each document key but `types` and `state` to its value, None if absent."""
     values: dict[str, Any] = {"version": VERSION}
     for key in document.KEYS:
-        value = getattr(checkpoint, key.attribute)
+        value = getattr(checkpoint, key.field_name)
         if key.kind not in _TABLES:
             values[key.name] = list(value) if type(value) is tuple else value
         elif value is not None:
@@ -169,31 +169,31 @@ def decode_summary(data: bytes, ref: str) -> Checkpoint:
 
 
 def _decode_safely(decode: Callable[[bytes, str], Checkpoint], data: bytes, ref: str) -> Checkpoint:
-    def read() -> Checkpoint:
+    def decode_within_limits() -> Checkpoint:
         try:
             budget.require_size(len(data), budget.DOCUMENT)
             return decode(data, ref)
-        except budget.Excess as error:
+        except budget.LimitExceeded as error:
             raise InvalidCheckpoint(ref, "", str(error)) from None
 
-    return read_safely(ref, read)
+    return read_or_raise_invalid(ref, decode_within_limits)
 
 
 def _decode(data: bytes, ref: str) -> Checkpoint:
     limits = budget.HEADER
-    if (header_end := _end_of_header(data)) is not None:
+    if (header_end := _find_header_end(data)) is not None:
         budget.require_size(header_end, limits)
-        budget.require_within(_decode_utf8(data[:header_end], ref), limits)
+        budget.require_toml_within(_decode_utf8(data[:header_end], ref), limits)
         limits = budget.DOCUMENT
-    return _to_checkpoint(_parse(data, ref, limits), ref, with_state=True)
+    return _to_checkpoint(_parse_toml(data, ref, limits), ref, with_state=True)
 
 
 def _decode_header(data: bytes, ref: str) -> Checkpoint:
-    header_end = _end_of_header(data)
+    header_end = _find_header_end(data)
     header = _decode_beginning(data[:header_end], ref) if header_end is not None else None
-    return (
-        header if header is not None else _to_checkpoint(_parse(data, ref), ref, with_state=False)
-    )
+    if header is not None:
+        return header
+    return _to_checkpoint(_parse_toml(data, ref), ref, with_state=False)
 
 
 def _decode_summary(data: bytes, ref: str) -> Checkpoint:
@@ -205,22 +205,21 @@ def _decode_summary(data: bytes, ref: str) -> Checkpoint:
 
 def _decode_beginning(data: bytes, ref: str) -> Checkpoint | None:
     try:
-        table = _parse(data, ref)
+        table = _parse_toml(data, ref)
     except NewerCheckpoint:
         raise
-    except (InvalidCheckpoint, budget.Excess):
+    except (InvalidCheckpoint, budget.LimitExceeded):
         return None  # `data` ends inside of a string
     table.setdefault("state", {})
     return _to_checkpoint(table, ref, with_state=False)
 
 
-def require_valid(values: Mapping[str, Any], ref: str) -> None:
-    """Raise `InvalidCheckpoint` if a document with these keys would be invalid."""
+def require_valid_document(values: Mapping[str, Any], ref: str) -> None:
     present_values = {key: value for key, value in values.items() if value is not None}
     _to_checkpoint(present_values | {"state": {}}, ref, with_state=False)
 
 
-def read_tables(values: Mapping[str, Any]) -> dict[str, Any]:
+def read_document_tables(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key.name: _read_table(_TABLES[key.kind], TableReader(values[key.name], "", f"{key.name}."))
         for key in document.KEYS
@@ -228,7 +227,7 @@ def read_tables(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _end_of_header(data: bytes) -> int | None:
+def _find_header_end(data: bytes) -> int | None:
     offset = data.find(_STATE_HEADER)
     return offset + 1 if offset >= 0 and not _OTHER_TABLE.search(data, offset + 1) else None
 
@@ -240,11 +239,11 @@ def _decode_utf8(data: bytes, ref: str) -> str:
         raise InvalidCheckpoint(ref, "", f"not UTF-8 (byte {error.start})") from None
 
 
-def _parse(data: bytes, ref: str, limits: budget.Budget = budget.HEADER) -> dict[str, Any]:
+def _parse_toml(data: bytes, ref: str, limits: budget.SizeLimits = budget.HEADER) -> dict[str, Any]:
     budget.require_size(len(data), limits)
     try:
         table = toml.loads(_decode_utf8(data, ref), limits)
-    except budget.Excess:
+    except budget.LimitExceeded:
         raise
     except ValueError as error:
         raise InvalidCheckpoint(ref, "", f"not TOML: {error}") from None
@@ -258,19 +257,19 @@ def _parse(data: bytes, ref: str, limits: budget.Budget = budget.HEADER) -> dict
 
 def _to_checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpoint:
     reader = TableReader(table, ref)
-    version = reader.required("version", int)
+    version = reader.read_required("version", int)
     if version != VERSION:
         raise reader.invalid("version", f"must be {VERSION}, not {short_repr(version)}")
-    state, types = reader.required("state", dict), reader.optional("types", dict) or {}
+    state, types = reader.read_required("state", dict), reader.read_optional("types", dict) or {}
     values: dict[str, Any] = {}
     for key in document.KEYS:
         if key.kind not in _TABLES:
-            values[key.attribute] = _VALUES[key.kind](reader, key.name)
-        elif (table_values := reader.optional(key.name, dict)) is not None:
+            values[key.field_name] = _VALUES[key.kind](reader, key.name)
+        elif (table_values := reader.read_optional(key.name, dict)) is not None:
             table_reader = TableReader(table_values, ref, f"{key.name}.")
-            values[key.attribute] = _read_table(_TABLES[key.kind], table_reader)
+            values[key.field_name] = _read_table(_TABLES[key.kind], table_reader)
     values["state"] = restore_types(state, types, ref) if with_state else {}
-    checkpoint = Checkpoint(**values, unknown=reader.unknown)
+    checkpoint = Checkpoint(**values, unknown=reader.unread_values)
     if ref.startswith("refs/checkpoints/") and checkpoint.id != ref.rpartition("/")[2]:
         raise reader.invalid("id", f"{checkpoint.id} is not the ref's name")
     if (checkpoint.run is None) != (checkpoint.sequence is None):
@@ -281,56 +280,56 @@ def _to_checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Chec
 
 
 def _read_table(kind: type, reader: TableReader) -> Any:
-    values = {name: read(reader, name) for name, read in _readers(kind)}
+    values = {name: read(reader, name) for name, read in _field_readers(kind)}
     # An absent key has the default of the class.
     present_values = {name: value for name, value in values.items() if value is not None}
-    return kind(**present_values, unknown=reader.unknown)
+    return kind(**present_values, unknown=reader.unread_values)
 
 
 @functools.cache
-def _readers(kind: type) -> Sequence[tuple[str, Reader]]:
+def _field_readers(kind: type) -> Sequence[tuple[str, Reader]]:
     annotations = {name: text for name, text in kind.__annotations__.items() if name != "unknown"}
     return [(name, _VALUES[_KINDS.get(name) or str(text)]) for name, text in annotations.items()]
 
 
 def _read_timestamp(reader: TableReader, key: str) -> str:
-    text = reader.required(key, str)
-    reader.instant(key)
+    text = reader.read_required(key, str)
+    reader.read_timestamp(key)
     return text
 
 
 def _read_required_texts(reader: TableReader, key: str) -> tuple[str, ...]:
-    reader.required(key, list)
-    return reader.texts(key)
+    reader.read_required(key, list)
+    return reader.read_texts(key)
 
 
 # Readers by the kind of a document key, by the kind in `_KINDS`, or by a field's annotation.
 _VALUES: dict[str, Reader] = {
-    "id": _text_reader(ids.is_id, _ID),
-    "optional id": _text_reader(ids.is_id, _ID, is_optional=True),
-    "run": _text_reader(ids.is_run_id, _RUN, is_optional=True),
+    "id": _make_text_reader(ids.is_checkpoint_id, _ID),
+    "optional id": _make_text_reader(ids.is_checkpoint_id, _ID, is_optional=True),
+    "run": _make_text_reader(ids.is_run_id, _RUN, is_optional=True),
     "sequence": lambda reader, key: _read_count(reader, key, 1),
     "ordinal": lambda reader, key: _read_count(reader, key, 1) or 1,
-    "line": _read_nonempty,
+    "line": _read_nonempty_text,
     "timestamp": _read_timestamp,
-    "instant": lambda reader, key: reader.instant(key),
-    "commit": _text_reader(lambda text: not text or ids.is_oid(text), f"{_OID} or empty"),
-    "oid": _text_reader(ids.is_oid, _OID),
-    "optional oid": _text_reader(ids.is_oid, _OID, is_optional=True),
-    "text": lambda reader, key: reader.optional(key, str),
-    "trigger": _text_reader(_TRIGGER.fullmatch, "a word such as manual or import:forge"),
+    "instant": lambda reader, key: reader.read_timestamp(key),
+    "commit": _make_text_reader(lambda text: not text or ids.is_oid(text), f"{_OID} or empty"),
+    "oid": _make_text_reader(ids.is_oid, _OID),
+    "optional oid": _make_text_reader(ids.is_oid, _OID, is_optional=True),
+    "text": lambda reader, key: reader.read_optional(key, str),
+    "trigger": _make_text_reader(_TRIGGER.fullmatch, "a word such as manual or import:forge"),
     "required texts": _read_required_texts,
-    "integer": lambda reader, key: reader.optional(key, int),
-    "completed": _read_completed,
-    "str": lambda reader, key: reader.required(key, str),
-    "str | None": lambda reader, key: reader.optional(key, str),
-    "bool": lambda reader, key: reader.required(key, bool),
-    "bool | None": lambda reader, key: reader.optional(key, bool),
+    "integer": lambda reader, key: reader.read_optional(key, int),
+    "completed": _read_completed_phases,
+    "str": lambda reader, key: reader.read_required(key, str),
+    "str | None": lambda reader, key: reader.read_optional(key, str),
+    "bool": lambda reader, key: reader.read_required(key, bool),
+    "bool | None": lambda reader, key: reader.read_optional(key, bool),
     "int": _read_count,
     "int | None": _read_count,
-    "float | None": lambda reader, key: reader.optional(key, float),
-    "tuple[str, ...]": lambda reader, key: reader.texts(key),
-    "Mapping[str, str]": lambda reader, key: reader.map(key),
+    "float | None": lambda reader, key: reader.read_optional(key, float),
+    "tuple[str, ...]": lambda reader, key: reader.read_texts(key),
+    "Mapping[str, str]": lambda reader, key: reader.read_text_map(key),
     "tuple[Omitted, ...]": functools.partial(_read_array_of_tables, kinds.Omitted),
     "tuple[Submodule, ...]": functools.partial(_read_array_of_tables, kinds.Submodule),
     "tuple[Suspect, ...]": functools.partial(_read_array_of_tables, kinds.Suspect),
@@ -359,6 +358,6 @@ def _table_fields(record: Any) -> dict[str, Any]:
     return values | dict(record.unknown)
 
 
-def require_map(state: object) -> None:
+def require_state_map(state: object) -> None:
     if not isinstance(state, Mapping):
         raise StateError("", f"a state is a map of names to values, not {short_repr(state)}")

@@ -16,21 +16,18 @@ MAX_MESSAGE = 1000  # characters
 
 @dataclass(frozen=True, slots=True)
 class DocumentKey:
-    """A top-level key of checkpoint documents: how to read it, set it and show it."""
-
     name: str
     kind: str  # the name of its reader in `codec`, or the class of its table
     is_given: bool = False  # whether a caller of `Store.record` may set it
     label: str = ""  # its name in `git ckpt show`; "" if that does not show the key
 
     @property
-    def attribute(self) -> str:
-        """The name of the `Checkpoint` field that holds the key's value."""
+    def field_name(self) -> str:
         return "label" if self.name == "phase" else self.name
 
 
 # In written order, less `version`, `types` and `state`. Declare a new key here, in `Checkpoint`, in
-# `draft.Details` if a caller may set it, and in the table of `docs/format.md`.
+# `draft.CheckpointDetails` if a caller may set it, and in the table of `docs/format.md`.
 KEYS = (
     DocumentKey("id", "id", is_given=True, label="checkpoint"),
     DocumentKey("run", "run", is_given=True, label="run"),
@@ -62,7 +59,7 @@ def shorten_message(text: str) -> str:
     return line if len(line) <= MAX_MESSAGE else f"{line[: MAX_MESSAGE - 1]}…"
 
 
-def render(fields: dict[str, Any], state: dict[str, Any]) -> bytes:
+def render_document(fields: dict[str, Any], state: dict[str, Any]) -> bytes:
     """Render a document as TOML: all fields that are not None, then the `[state]`."""
     # A reader that does not need the state can stop at `[state]`.
     types: dict[str, str] = {}

@@ -29,7 +29,7 @@ class CkptError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # For `pickle` and `copy` with any constructor: process pools hang without it.
-        return _recreate, (type(self), self.args), self.__dict__
+        return _recreate_error, (type(self), self.args), self.__dict__
 
     def but(self, **changes: object) -> Self:
         """Return a copy with changed attributes; a raised error must not be modified."""
@@ -38,7 +38,7 @@ class CkptError(Exception):
         return copy.with_traceback(self.__traceback__)
 
 
-def _recreate(kind: type[CkptError], args: tuple[object, ...]) -> CkptError:
+def _recreate_error(kind: type[CkptError], args: tuple[object, ...]) -> CkptError:
     return kind.__new__(kind, *args)
 
 

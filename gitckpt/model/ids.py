@@ -17,21 +17,20 @@ MIN_PREFIX = 4  # characters of the shortest prefix of an id that is looked up
 _MAX_RUN_ID = 200  # a file name has at most 255 bytes, and git appends ".lock"
 
 
-def from_commit(oid: str) -> str:
-    """Return the checkpoint id that a hook derives from a commit's full oid."""
+def id_from_commit(oid: str) -> str:
     # As `hooks/hook.sh` does: two hooks that record one commit thus make one checkpoint.
     return f"{oid[:8]}-{oid[8:12]}-4{oid[13:16]}-8{oid[17:20]}-{oid[20:32]}"
 
 
-def new_id() -> str:
+def make_checkpoint_id() -> str:
     # RFC 9562, section 5.4
     random_bytes = bytearray(os.urandom(16))
     random_bytes[6] = random_bytes[6] & 0x0F | 0x40
     random_bytes[8] = random_bytes[8] & 0x3F | 0x80
-    return from_bytes(bytes(random_bytes))
+    return id_from_bytes(bytes(random_bytes))
 
 
-def is_id(text: str) -> bool:
+def is_checkpoint_id(text: str) -> bool:
     return (
         len(text) == 36
         and text.count("-") == 4
@@ -42,16 +41,16 @@ def is_id(text: str) -> bool:
     )
 
 
-def to_bytes(id_: str) -> bytes:
+def id_to_bytes(id_: str) -> bytes:
     return bytes.fromhex(id_.replace("-", ""))
 
 
-def from_bytes(data: bytes) -> str:
+def id_from_bytes(data: bytes) -> str:
     text = data.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def is_id_prefix(text: str) -> bool:
+def is_checkpoint_id_prefix(text: str) -> bool:
     if not MIN_PREFIX <= len(text) <= 36:
         return False
     is_hex = all(c == "-" if i in _HYPHENS else c in _HEX for i, c in enumerate(text))
@@ -69,13 +68,11 @@ def make_slug(name: str) -> str:
 
 
 def make_run_id(stamp: str, name: str, attempt: int = 1) -> str:
-    """Return the id of a run that starts at `stamp` (`YYYYMMDD-HHMMSS` in UTC)."""
     first_id = f"{stamp}-{make_slug(name)}"
     return first_id if attempt == 1 else f"{first_id}-{attempt}"
 
 
 def is_run_id(text: str) -> bool:
-    """Return whether a text has the form of a run id, safe as ref and directory name."""
     return (
         16 < len(text) <= _MAX_RUN_ID
         and (text[:8] + text[9:15]).isdigit()
@@ -86,8 +83,8 @@ def is_run_id(text: str) -> bool:
     )
 
 
-def require_id(text: str) -> None:
-    if not is_id(text):
+def require_checkpoint_id(text: str) -> None:
+    if not is_checkpoint_id(text):
         problem = f"{text[:60]!r} is not the full id of a checkpoint"
         raise NotFoundError(problem, hint=f"store.find({text[:60]!r}) returns the full id")
 

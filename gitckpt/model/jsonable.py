@@ -18,28 +18,27 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def to_document(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Convert a checkpoint to JSON values; `types` lists the state's non-JSON values."""
+def checkpoint_to_json(checkpoint: Checkpoint) -> dict[str, Any]:
     types: dict[str, str] = {}
     fields = {key: value for key, value in document_fields(checkpoint).items() if value is not None}
-    json_state = _to_json(dict(checkpoint.state), None, types)
+    json_state = _value_to_json(dict(checkpoint.state), None, types)
     return to_json(fields) | ({"types": types} if types else {}) | {"state": json_state}
 
 
-def to_state(checkpoint: Checkpoint) -> dict[str, Any]:
+def state_to_json(checkpoint: Checkpoint) -> dict[str, Any]:
     return to_json(checkpoint.state)
 
 
 def to_json(values: Mapping[str, Any]) -> dict[str, Any]:
-    json_values: dict[str, Any] = _to_json(dict(values), None, {})
+    json_values: dict[str, Any] = _value_to_json(dict(values), None, {})
     return json_values
 
 
-def _to_json(value: Any, path: Any, types: dict[str, str]) -> Any:
+def _value_to_json(value: Any, path: Any, types: dict[str, str]) -> Any:
     if isinstance(value, dict):
-        return {key: _to_json(item, (path, key), types) for key, item in value.items()}
+        return {key: _value_to_json(item, (path, key), types) for key, item in value.items()}
     if isinstance(value, list):
-        return [_to_json(item, (path, i), types) for i, item in enumerate(value)]
+        return [_value_to_json(item, (path, i), types) for i, item in enumerate(value)]
     if isinstance(value, bytes):
         types[toml.json_pointer(path)] = "bytes"
         return base64.b64encode(value).decode("ascii")
@@ -74,21 +73,21 @@ class StateChange:
         return self.new is MISSING
 
 
-def compare(old: Any, new: Any) -> list[StateChange]:
+def compare_states(old: Any, new: Any) -> list[StateChange]:
     """Return all differences in the order of the new state; removed values come last."""
     changes: list[StateChange] = []
-    _compare(old, new, None, changes)
+    _collect_changes(old, new, None, changes)
     return changes
 
 
-def _compare(old: Any, new: Any, path: Any, changes: list[StateChange]) -> None:
+def _collect_changes(old: Any, new: Any, path: Any, changes: list[StateChange]) -> None:
     if type(old) is dict and type(new) is dict:
         for key in [*new, *(key for key in old if key not in new)]:
-            _compare(old.get(key, MISSING), new.get(key, MISSING), (path, key), changes)
+            _collect_changes(old.get(key, MISSING), new.get(key, MISSING), (path, key), changes)
     elif type(old) is list and type(new) is list:
         item_pairs = itertools.zip_longest(old, new, fillvalue=MISSING)
         for i, (old_item, new_item) in enumerate(item_pairs):
-            _compare(old_item, new_item, (path, i), changes)
+            _collect_changes(old_item, new_item, (path, i), changes)
     else:
         # By text, NaN equals itself, and -0.0 or another offset of the same instant is a change.
         is_compared_by_text = type(old) in (float, dt.datetime)

@@ -16,27 +16,27 @@ STATUSES = ("complete", "failed", "started", "progress", "blocked", "skipped", "
 _TYPOS = ("fail", "fails", "failure", "failing")
 
 
-def split(label: str) -> tuple[str, str]:
+def split_label(label: str) -> tuple[str, str]:
     """Split a label into phase and status; the status is "" without a hyphen."""
     name, hyphen, status = label.rpartition("-")
     return (name, status) if hyphen else (label, "")
 
 
-def to_label(text: str) -> str:
+def to_phase_label(text: str) -> str:
     """Return `text` as a label NAME-STATUS; the default status is "complete"."""
     # A typo ("-fail", ".failed", capitals) is refused: a failed phase must not count as complete.
-    name, status = split(text)
+    name, status = split_label(text)
     full_label = text
     if status not in STATUSES:
         name, full_label = text, f"{text}-complete"
-    is_typo = name.endswith("-") or (full_label != text and _is_typo(name))
+    is_typo = name.endswith("-") or (full_label != text and _is_status_typo(name))
     if not name.strip() or not text.isprintable() or text != text.strip() or is_typo:
         hint = f"write NAME or NAME-STATUS on one line; a status is one of {', '.join(STATUSES)}"
         raise UsageError(f"{text!r} is not a phase", hint=hint)
     return full_label
 
 
-def _is_typo(text: str) -> bool:
+def _is_status_typo(text: str) -> bool:
     last_word = text.lower().rpartition("-")[2]
     if last_word in (*STATUSES, *_TYPOS):
         return True
@@ -53,22 +53,22 @@ NOT_PHASES = ("run", "commit", "manual", "safety", "rewind")  # names in labels 
 
 def turn_number(label: str) -> int | None:
     """Return the number of the turn that a label belongs to; None for another label."""
-    name = split(label)[0]
+    name = split_label(label)[0]
     digits = name.removeprefix(_TURN)
     is_turn = name.startswith(_TURN) and digits.isascii() and digits.isdigit()
     return int(digits) if is_turn and len(digits) < 10 else None
 
 
-def completed_after(
+def completed_phases_after(
     completed: dict[str, str], label: str, checkpoint_id: str, names: Collection[str] | None = None
 ) -> dict[str, str]:
     """Return a run's completed phases (name -> checkpoint id) after a new checkpoint.
 
-    A phase that starts again is removed, with all later ones. A rewind keeps those in `names`.
+    A phase that starts again is removed, with all later ones. A rewind removes all but `names`.
     """
     if label == REWOUND and names is not None:
         return {name: id_ for name, id_ in completed.items() if name in names}
-    name, status = split(label)
+    name, status = split_label(label)
     if name in NOT_PHASES or status not in ("complete", "skipped", "started"):
         return completed
     if status != "started":
@@ -78,8 +78,7 @@ def completed_after(
     return dict(list(completed.items())[:position])
 
 
-def carry_tables(fields: dict[str, Any], previous: dict[str, Any]) -> None:
-    """Copy the previous checkpoint's pipeline and attempt to a new one's `fields`."""
+def copy_run_tables(fields: dict[str, Any], previous: dict[str, Any]) -> None:
     new_pipeline, old_pipeline = fields.get("pipeline"), previous.get("pipeline")
     pipeline = new_pipeline or old_pipeline
     if pipeline is not None:
@@ -89,7 +88,7 @@ def carry_tables(fields: dict[str, Any], previous: dict[str, Any]) -> None:
         is_reset = old_pipeline is None or fields.get("rewound_to") is not None or is_imported
         completed = dict((pipeline if is_reset else previous["pipeline"]).get("completed", {}))
         names = new_pipeline.get("completed", {}) if new_pipeline is not None else None
-        completed = completed_after(completed, label, fields["id"], names)
+        completed = completed_phases_after(completed, label, fields["id"], names)
         pipeline = {key: value for key, value in pipeline.items() if key != "completed"}
         fields["pipeline"] = pipeline | ({"completed": completed} if completed else {})
     attempt = previous.get("attempt")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from gitckpt.model import phase, runstate, times
-from gitckpt.model.arguments import require, require_number
+from gitckpt.model.arguments import require_number, require_type
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, PHASE, SAFETY, SUBMODULE
 from gitckpt.model.values import dataclass
 
@@ -16,7 +16,7 @@ ALL: Place = (-(1 << 63), "")  # older than every checkpoint
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class ExpiryCandidate:
     id: str
     time: int  # in microseconds since the epoch
     trigger: str
@@ -27,12 +27,11 @@ class Candidate:
     agent: bool = False
     tagged: bool = False  # whether a tag points to the checkpoint or to its commit
 
-    def is_kept_by(self, oldest: Place | None) -> bool:
+    def is_not_older_than(self, oldest: Place | None) -> bool:
         return oldest is not None and (self.time, self.id) >= oldest
 
     @property
     def is_automatic(self) -> bool:
-        """Whether a hook or an agent made the checkpoint outside of any run."""
         by_agent = self.trigger == MANUAL and self.agent
         return self.run is None and (by_agent or self.trigger in HOOK_TRIGGERS)
 
@@ -74,7 +73,7 @@ class Policy:
         for name in self.__slots__:
             if name != "everything":
                 require_number(name, getattr(self, name))
-        require("everything", self.everything, bool, "True or False")
+        require_type("everything", self.everything, bool, "True or False")
 
 
 _EVER = 1 << 60
@@ -89,7 +88,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Newest:
+class NewestKept:
     """For each kind, the oldest checkpoint that is kept as one of the newest, or None."""
 
     # Made by hooks; with `Policy.everything`, any but a safety checkpoint.
@@ -98,39 +97,40 @@ class Newest:
     safety: Place | None
 
 
-def decide_all(
-    candidates: Iterable[Candidate], policy: Policy, newest: Newest, *, now: int
+def decide_expiry(
+    candidates: Iterable[ExpiryCandidate], policy: Policy, newest: NewestKept, *, now: int
 ) -> list[Decision]:
-    """Decide for each candidate whether it expires; checkpoints of runs stay."""
-    return [_decide(candidate, policy, newest, now) for candidate in candidates]
+    return [_decide_checkpoint(candidate, policy, newest, now) for candidate in candidates]
 
 
-def _decide(candidate: Candidate, policy: Policy, newest: Newest, now: int) -> Decision:
+def _decide_checkpoint(
+    candidate: ExpiryCandidate, policy: Policy, newest: NewestKept, now: int
+) -> Decision:
     is_by_hook = candidate.trigger in HOOK_TRIGGERS
     if candidate.run is not None:
-        return _keep(candidate.id, f"belongs to the run {candidate.run}")
+        return _keep_because(candidate.id, f"belongs to the run {candidate.run}")
     if candidate.trigger == SUBMODULE:
-        return _keep(candidate.id, "belongs to a checkpoint of the superproject")
+        return _keep_because(candidate.id, "belongs to a checkpoint of the superproject")
     if not is_by_hook and candidate.trigger != SAFETY and not policy.everything:
-        return _keep(candidate.id, "not made by a hook")
+        return _keep_because(candidate.id, "not made by a hook")
     if candidate.tagged and is_by_hook and not policy.everything:
-        return _keep(candidate.id, "tagged")
+        return _keep_because(candidate.id, "tagged")
     age = now - candidate.time
     if candidate.rewritten and is_by_hook:
         limit = min(policy.rewritten_older_than, policy.older_than)
         return _decide_by_age(candidate.id, "its commit was rewritten, ", age, limit)
     if candidate.trigger != SAFETY:
-        if candidate.is_kept_by(newest.hooks):
-            return _keep(candidate.id, f"among the newest {policy.keep_last}")
+        if candidate.is_not_older_than(newest.hooks):
+            return _keep_because(candidate.id, f"among the newest {policy.keep_last}")
         return _decide_by_age(candidate.id, "", age, policy.older_than)
-    if candidate.is_kept_by(newest.safety):
-        return _keep(candidate.id, f"made for safety, among the newest {policy.safeties}")
+    if candidate.is_not_older_than(newest.safety):
+        return _keep_because(candidate.id, f"made for safety, among the newest {policy.safeties}")
     limit = policy.safety_older_than
     limit = min(limit, policy.older_than) if policy.everything else limit
     return _decide_by_age(candidate.id, "made for safety, ", age, limit)
 
 
-def _keep(id_: str, reason: str) -> Decision:
+def _keep_because(id_: str, reason: str) -> Decision:
     return Decision(id_, expires=False, reason=reason)
 
 
@@ -140,39 +140,39 @@ def _decide_by_age(id_: str, kind: str, age: int, limit: int) -> Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ThinningGroup:
     """Checkpoints that hooks and agents made on one branch within an hour or a day."""
 
     length: str  # "hour" or "day"
-    newest: Candidate
-    due: Sequence[Candidate]  # newest first; each expires if a later one has all that it has
+    newest: ExpiryCandidate
+    due: Sequence[ExpiryCandidate]  # newest first; each expires if a later one has all that it has
 
 
-def find_spans(
-    candidates: Iterable[Candidate], policy: Policy, newest: Newest, *, now: int
-) -> list[Span]:
+def find_groups_to_thin(
+    candidates: Iterable[ExpiryCandidate], policy: Policy, newest: NewestKept, *, now: int
+) -> list[ThinningGroup]:
     """Group candidates (newest first) by UTC hour or day; return groups to thin out."""
-    groups: dict[tuple[str | None, int, int], list[tuple[Candidate, bool]]] = {}
+    groups: dict[tuple[str | None, int, int], list[tuple[ExpiryCandidate, bool]]] = {}
     least_age = min(policy.hourly_after, policy.daily_after)
     for item in filter(lambda candidate: candidate.is_automatic, candidates):
         age = now - item.time
         length = DAY if age >= policy.daily_after else HOUR
-        is_due = age >= least_age and not item.is_kept_by(newest.agents) and not item.tagged
+        is_due = age >= least_age and not item.is_not_older_than(newest.agents) and not item.tagged
         groups.setdefault((item.line, length, item.time // length), []).append((item, is_due))
     return [
-        Span("day" if length == DAY else "hour", group[0][0], due)
+        ThinningGroup("day" if length == DAY else "hour", group[0][0], due)
         for (_, length, _), group in groups.items()
         if (due := [candidate for candidate, is_due in group[1:] if is_due])
     ]
 
 
-def thinning_decision(candidate: Candidate, span: Span, *, now: int) -> Decision:
-    article = "an" if span.length == "hour" else "a"
-    reason = f"{_age_text(now - candidate.time)} old, one {article} {span.length} stays"
+def thinning_decision(candidate: ExpiryCandidate, group: ThinningGroup, *, now: int) -> Decision:
+    article = "an" if group.length == "hour" else "a"
+    reason = f"{_age_text(now - candidate.time)} old, one {article} {group.length} stays"
     return Decision(candidate.id, expires=True, reason=reason)
 
 
-def decide_runs(runs: Sequence[RunCandidate], policy: Policy, *, now: int) -> list[Decision]:
+def decide_run_expiry(runs: Sequence[RunCandidate], policy: Policy, *, now: int) -> list[Decision]:
     """Decide for each run whether it expires; `runs` begins with the newest."""
     # A driven run stays; so does a run to which an unfinished run that stays refers.
     decisions: dict[str, Decision] = {}
@@ -192,15 +192,16 @@ def decide_runs(runs: Sequence[RunCandidate], policy: Policy, *, now: int) -> li
         if not needed_runs:
             return list(decisions.values())
         for run, name in needed_runs:
-            decisions[run.id] = _keep(run.id, f"the unfinished run {name} refers to this run")
+            reason = f"the unfinished run {name} refers to this run"
+            decisions[run.id] = _keep_because(run.id, reason)
 
 
-def find_squashed(chain: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+def find_squashed_progress(chain: Iterable[tuple[str, str, str]]) -> dict[str, str]:
     """Map progress checkpoints of completed phases, by id, to the name of the phase."""
     phases_by_id: dict[str, str] = {}
     progress_by_phase: dict[str, list[str]] = {}
     for checkpoint, label, trigger in chain:
-        name, status = phase.split(label)
+        name, status = phase.split_label(label)
         if status == "started":
             progress_by_phase.setdefault(name, [])
         elif status == "progress" and trigger == PHASE and name in progress_by_phase:
@@ -229,7 +230,7 @@ def thin_session(chain: Iterable[tuple[str, int]], policy: Policy, *, now: int) 
 
 def _decide_run(run: RunCandidate, policy: Policy, now: int, rank: int) -> Decision:
     if run.status in runstate.DRIVEN:
-        return _keep(run.id, "a process drives the run")
+        return _keep_because(run.id, "a process drives the run")
     age = now - run.time
     if run.status == runstate.COMPLETE:
         limit = policy.runs_older_than
@@ -239,9 +240,9 @@ def _decide_run(run: RunCandidate, policy: Policy, now: int, rank: int) -> Decis
         return _decide_by_age(run.id, "a session, ", age, policy.sessions_older_than)
     kind = f"unfinished: {run.status}"
     if not policy.everything:
-        return _keep(run.id, kind)
+        return _keep_because(run.id, kind)
     if rank <= policy.keep_last:
-        return _keep(run.id, f"{kind}, among the newest {policy.keep_last}")
+        return _keep_because(run.id, f"{kind}, among the newest {policy.keep_last}")
     return _decide_by_age(run.id, f"{kind}, ", age, policy.older_than)
 
 

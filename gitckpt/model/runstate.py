@@ -25,15 +25,14 @@ def rewind_message(checkpoint_id: str) -> str:
     return f"{_TARGET_PREFIX}{checkpoint_id}"
 
 
-def rewind_target(newest: Checkpoint) -> str | None:
-    """Return the target's id if `newest` began a rewind that was interrupted, or None."""
+def interrupted_rewind_target(newest: Checkpoint) -> str | None:
     if newest.label != REWINDING or newest.trigger != PHASE:
         return None
     target = (newest.message or "").removeprefix(_TARGET_PREFIX)
-    return target if ids.is_id(target) else newest.id
+    return target if ids.is_checkpoint_id(target) else newest.id
 
 
-def status(
+def status_of_run(
     label: str | None,
     newest: str,
     *,
@@ -54,7 +53,7 @@ def status(
     """
     if driven:
         return STALLED if stalled else RUNNING
-    phase_name, ending = phase.split(label or newest)
+    phase_name, ending = phase.split_label(label or newest)
     if phase_name == "run":
         if ending == "complete":
             return COMPLETE

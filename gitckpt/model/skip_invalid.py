@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
-def read_safely(ref: str, read: Callable[[], T]) -> T:
-    """Call `read`; report any error but a `CkptError` as `InvalidCheckpoint`."""
+def read_or_raise_invalid(ref: str, read: Callable[[], T]) -> T:
     try:
         return read()
     except CkptError:

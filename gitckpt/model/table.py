@@ -34,58 +34,58 @@ class TableReader:
         self._read_keys: set[str] = set()
 
     @property
-    def unknown(self) -> dict[str, Any]:
-        """The keys and values not read so far, such as those of a newer gitckpt."""
+    def unread_values(self) -> dict[str, Any]:
         unread = {key: value for key, value in self.values.items() if key not in self._read_keys}
         for key, value in unread.items():
-            self._require_storable(key, value)
+            self._require_64_bit(key, value)
         return unread
 
-    def value(self, key: str, kind: type[T], default: D) -> T | D:
+    def read_value(self, key: str, kind: type[T], default: D) -> T | D:
         self._read_keys.add(key)
         if key not in self.values:
             return default
         value = self.values[key]
         if kind is int:
-            self._require_storable(key, value)
-        return value if type(value) is kind else self.wrong(key, self.kinds[kind], value, default)
+            self._require_64_bit(key, value)
+        is_right = type(value) is kind
+        return value if is_right else self.wrong_type(key, self.kinds[kind], value, default)
 
-    def optional(self, key: str, kind: type[T]) -> T | None:
-        return self.value(key, kind, None)
+    def read_optional(self, key: str, kind: type[T]) -> T | None:
+        return self.read_value(key, kind, None)
 
-    def required(self, key: str, kind: type[T]) -> T:
-        value = self.value(key, kind, None)
+    def read_required(self, key: str, kind: type[T]) -> T:
+        value = self.read_value(key, kind, None)
         if value is None:
             raise self.invalid(key, "missing")
         return value
 
-    def flag(self, key: str, *, default: bool = False) -> bool:
-        return self.value(key, bool, default)
+    def read_flag(self, key: str, *, default: bool = False) -> bool:
+        return self.read_value(key, bool, default)
 
-    def instant(self, key: str) -> str | None:
-        text = self.value(key, str, None)
+    def read_timestamp(self, key: str) -> str | None:
+        text = self.read_value(key, str, None)
         if text is not None:
             try:
-                times.from_text(text)
+                times.parse_timestamp(text)
             except ValueError as error:
                 raise self.invalid(key, str(error)) from None
         return text
 
-    def texts(self, key: str) -> tuple[str, ...]:
-        values: list[Any] = self.value(key, list, [])
+    def read_texts(self, key: str) -> tuple[str, ...]:
+        values: list[Any] = self.read_value(key, list, [])
         for i, value in enumerate(values):
             if type(value) is not str:
-                return self.wrong(f"{key}[{i}]", self.kinds[str], value, ())
+                return self.wrong_type(f"{key}[{i}]", self.kinds[str], value, ())
         return tuple(values)
 
-    def map(self, key: str) -> dict[str, str]:
-        values: dict[str, Any] = self.value(key, dict, {})
+    def read_text_map(self, key: str) -> dict[str, str]:
+        values: dict[str, Any] = self.read_value(key, dict, {})
         for name, value in values.items():
             if type(value) is not str:
-                return self.wrong(f"{key}.{name}", self.kinds[str], value, {})
+                return self.wrong_type(f"{key}.{name}", self.kinds[str], value, {})
         return values
 
-    def _require_storable(self, key: str, value: object) -> None:
+    def _require_64_bit(self, key: str, value: object) -> None:
         # Neither TOML nor the index holds integers beyond 64 bits.
         values = [value]
         while values:
@@ -95,7 +95,7 @@ class TableReader:
             if isinstance(value, dict | list):
                 values += value.values() if isinstance(value, dict) else value
 
-    def wrong(self, key: str, expected: str, value: object, default: D) -> D:  # noqa: ARG002 - for subclasses
+    def wrong_type(self, key: str, expected: str, value: object, default: D) -> D:  # noqa: ARG002 - for subclasses
         """Raise `InvalidCheckpoint` for a wrong type; a subclass may return `default`."""
         raise self.invalid(key, f"must be {expected}, not {short_repr(value)}")
 

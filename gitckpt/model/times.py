@@ -36,9 +36,8 @@ def to_text(instant: int) -> str:
     days, second = divmod(seconds, _DAY)
     minutes, second = divmod(second, 60)
     hour, minute = divmod(minutes, 60)
-    return (
-        f"{_dates.get(days) or _date_text(days)}T{hour:02d}:{minute:02d}:{second:02d}.{micros:06d}Z"
-    )
+    date = _dates.get(days) or _date_text(days)
+    return f"{date}T{hour:02d}:{minute:02d}:{second:02d}.{micros:06d}Z"
 
 
 def _date_text(days: int) -> str:
@@ -48,15 +47,14 @@ def _date_text(days: int) -> str:
     return date
 
 
-def to_stamp(instant: int) -> str:
+def to_run_id_stamp(instant: int) -> str:
     """Format an instant as `YYYYMMDD-HHMMSS` (UTC), the beginning of a run id."""
     return "{:04d}{:02d}{:02d}-{:02d}{:02d}{:02d}".format(*time.gmtime(instant // MICRO)[:6])
 
 
-def from_text(text: str) -> int:
-    """Parse an RFC 3339 timestamp to an instant, or raise `ValueError`."""
+def parse_timestamp(text: str) -> int:
     # A leap second (`:60`) counts as the first instant of the next minute.
-    clock, offset = _split_offset(text)
+    clock, offset = _split_utc_offset(text)
     separators = clock[4:5] + clock[7:8] + clock[10:11].upper() + clock[13:14] + clock[16:17]
     if len(clock) < 19 or separators != "--T::":
         raise ValueError(f"not an RFC 3339 timestamp: {text!r}")
@@ -80,7 +78,7 @@ def as_datetime(instant: int | str) -> dt.datetime:
     import datetime as dt  # the import takes 2 ms
 
     try:
-        micros = from_text(instant) if isinstance(instant, str) else int(instant)
+        micros = parse_timestamp(instant) if isinstance(instant, str) else int(instant)
         return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=micros)
     except (TypeError, ValueError, OverflowError):
         expected = "microseconds since the epoch or a timestamp"
@@ -97,8 +95,7 @@ def as_instant(when: dt.datetime) -> int:
     return (when - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
 
 
-def is_canonical(text: str) -> bool:
-    """Return whether a timestamp has the form that `to_text` returns."""
+def is_canonical_timestamp(text: str) -> bool:
     separators = text[10:11] + text[19:20] + text[26:]
     return len(text) == 27 and separators == "T.Z" and text[17:19] != "60"
 
@@ -114,7 +111,7 @@ def _day_number(year: int, month: int, day: int) -> int:
     return days + sum(_LENGTHS[: month - 1]) + (is_leap_year and month > 2) + day
 
 
-def _split_offset(text: str) -> tuple[str, int]:
+def _split_utc_offset(text: str) -> tuple[str, int]:
     if text[-1:] in ("Z", "z"):
         return text[:-1], 0
     if len(text) >= 6 and text[-6] in "+-" and text[-3] == ":":

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
-    from gitckpt.model.budget import Budget
+    from gitckpt.model.budget import SizeLimits
 
     Path: TypeAlias = tuple[Any, str | int] | None
 
@@ -32,15 +32,15 @@ _MULTILINE_FROM = 60
 # Key -> its written form: each document of a run names all phases of the run again.
 _written_keys: dict[str, str] = {}
 _MAX_NAMES, _MAX_NAME = 2000, 100
-# Longest document, in characters, that `_parse_plain` tries: too short to exceed any budget.
+# Longest document, in characters, that `_parse_simple_toml` tries: too short to exceed any budget.
 _SHORT = 4000
 
 
-def dumps(document: dict[str, Any], limits: Budget = budget.HEADER) -> str:
-    writer = _Writer(None)
+def dumps(document: dict[str, Any], limits: SizeLimits = budget.HEADER) -> str:
+    writer = _TomlWriter(None)
     writer.write_table(document, "", None, 0)
     is_header = limits is budget.HEADER
-    return writer.finish(f"the document{', less the state,' if is_header else ''}", limits)
+    return writer.join_parts(f"the document{', less the state,' if is_header else ''}", limits)
 
 
 def dump_state(state: dict[str, Any], types: dict[str, str]) -> str:
@@ -49,28 +49,28 @@ def dump_state(state: dict[str, Any], types: dict[str, str]) -> str:
     For a value that is written as a string, `types` receives its JSON pointer (RFC 6901) and kind:
     "null", "bytes" (base64) or "integer" (beyond 64 bits; `0x…` beyond 3,900 decimal digits).
     """
-    writer = _Writer(types)
+    writer = _TomlWriter(types)
     writer.parts.append("[state]\n")
     writer.write_table(state, "state", None, 0)
-    return writer.finish("the state", budget.STATE)
+    return writer.join_parts("the state", budget.STATE)
 
 
-def loads(text: str, limits: Budget | None = budget.DOCUMENT) -> dict[str, Any]:
+def loads(text: str, limits: SizeLimits | None = budget.DOCUMENT) -> dict[str, Any]:
     """Parse a TOML document; raise `ValueError` if it is invalid or exceeds `limits`."""
-    table = _parse_plain(text) if len(text) <= _SHORT else None
+    table = _parse_simple_toml(text) if len(text) <= _SHORT else None
     if table is not None:
         return table
     import tomllib
 
     if limits is not None:
-        budget.require_within(text, limits)
+        budget.require_toml_within(text, limits)
     try:
         return tomllib.loads(text)
     except RecursionError:
         raise ValueError("nests too deeply") from None
 
 
-def _parse_plain(text: str) -> dict[str, Any] | None:
+def _parse_simple_toml(text: str) -> dict[str, Any] | None:
     """Parse a document that has only bare keys and plain values; else return None."""
     # Most documents have only these. This function reads 100,000 of them in 1 s instead of 9, and
     # a single one without importing `tomllib` (3 ms, and 3 ms for `typing` and `datetime`).
@@ -104,7 +104,6 @@ def _parse_plain(text: str) -> dict[str, Any] | None:
 
 
 def json_pointer(path: Path) -> str:
-    """Return the JSON pointer (RFC 6901) of a path; "" points to the whole value."""
     steps: list[str] = []
     while path is not None:
         path, step = path
@@ -112,18 +111,18 @@ def json_pointer(path: Path) -> str:
     return "".join("/" + step for step in reversed(steps))
 
 
-class _Writer:
+class _TomlWriter:
     def __init__(self, types: dict[str, str] | None) -> None:
         self.parts: list[str] = []
         self.types = types
         self.names = self.steps = self.values = self.long = 0
 
-    def finish(self, subject: str, limits: Budget) -> str:
+    def join_parts(self, subject: str, limits: SizeLimits) -> str:
         text = "".join(self.parts)
         for amount, limit, unit in (
             (len(text) if text.isascii() else len(text.encode()), limits.size, "bytes"),
             (self.names, limits.names, "keys"),
-            (self.steps, limits.steps, "steps from the top to its keys, added up"),
+            (self.steps, limits.max_key_depth_sum, "steps from the top to its keys, added up"),
             (self.values, limits.values, "values in arrays"),
             (self.long, budget.MAX_LONG, "characters in long integers"),
         ):
@@ -158,7 +157,7 @@ class _Writer:
     def render_value(self, value: Any, path: Path, depth: int) -> str:
         kind = type(value)
         if kind is str:
-            return f'"{value}"' if _needs_no_escape(value) else _escape(value, path)
+            return f'"{value}"' if _needs_no_escape(value) else _quote_and_escape(value, path)
         if kind is bool:
             return "true" if value else "false"
         if kind is int:
@@ -168,7 +167,7 @@ class _Writer:
         if kind is float:
             return repr(value)
         if kind is not dict and kind is not list:
-            return self.render_rare_value(value, path)
+            return self.render_uncommon_type(value, path)
         if depth > MAX_DEPTH:
             raise StateError(json_pointer(path), f"nests deeper than {MAX_DEPTH} levels")
         if kind is list:
@@ -192,7 +191,7 @@ class _Writer:
             raise StateError(json_pointer(path), problem, hint="store the integer as bytes")
         return text
 
-    def render_rare_value(self, value: Any, path: Path) -> str:
+    def render_uncommon_type(self, value: Any, path: Path) -> str:
         if value is None:
             return self.render_as_string(path, "null", "null")
         if type(value) is bytes:
@@ -229,7 +228,7 @@ def _render_key(key: Any, path: Path) -> str:
     elif _needs_no_escape(key):
         name = f'"{key}"'
     else:
-        name = _escape(key, (path, key), multiline=False)
+        name = _quote_and_escape(key, (path, key), multiline=False)
     if len(key) < _MAX_NAME and len(_written_keys) < _MAX_NAMES:
         _written_keys[key] = name
     return name
@@ -239,7 +238,7 @@ def _needs_no_escape(text: str) -> bool:
     return text.isprintable() and '"' not in text and "\\" not in text
 
 
-def _escape(text: str, path: Path, *, multiline: bool = True) -> str:
+def _quote_and_escape(text: str, path: Path, *, multiline: bool = True) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -248,12 +247,12 @@ def _escape(text: str, path: Path, *, multiline: bool = True) -> str:
         problem = f"holds a lone surrogate (U+{code_point:04X}), which UTF-8 cannot encode"
         hint = "decode file names and program output with errors='replace', or store them as bytes"
         raise StateError(shown_path, problem, hint=hint) from None
-    if multiline and len(text) >= _MULTILINE_FROM and "\n" in text and not _resembles_header(text):
+    if multiline and len(text) >= _MULTILINE_FROM and "\n" in text and not _has_header_line(text):
         return f'"""\n{text.translate(_ESCAPES_MULTILINE)}"""'
     return f'"{text.translate(_ESCAPES)}"'
 
 
-def _resembles_header(text: str) -> bool:
+def _has_header_line(text: str) -> bool:
     # Readers find the end of the header by lines that begin like a table's.
     return "[" in text and any(line.lstrip(" \t").startswith("[") for line in text.split("\n"))
 

@@ -20,7 +20,7 @@ __all__ = ["dataclass", "field", "replace"]
 _NONE: Any = object()
 
 
-class _Field:
+class _FieldSpec:
     __slots__ = ("compare", "default", "factory", "repr")
 
     def __init__(
@@ -38,12 +38,12 @@ class _Field:
 def _dataclass(*, frozen: bool = False, slots: bool = False) -> Callable[[type], type]:
     # The class must have slots and no bases.
 
-    def decorate(cls: type) -> type:
+    def decorate_class(cls: type) -> type:
         if not slots or cls.__bases__ != (object,):
             raise TypeError(f"{cls.__qualname__}: a value class must have slots and no base class")
-        return _with_slots(cls, frozen=frozen)
+        return _make_class_with_slots(cls, frozen=frozen)
 
-    return decorate
+    return decorate_class
 
 
 def _replace(value: Any, /, **changes: Any) -> Any:
@@ -53,19 +53,19 @@ def _replace(value: Any, /, **changes: Any) -> Any:
     return value.__class__(**changes)
 
 
-def _with_slots(cls: type, *, frozen: bool) -> type:
+def _make_class_with_slots(cls: type, *, frozen: bool) -> type:
     names = tuple(cls.__annotations__)
     namespace = dict(cls.__dict__)
     fields = {}
     for name in names:
         default = namespace.pop(name, _NONE)
-        fields[name] = default if isinstance(default, _Field) else _Field(default=default)
+        fields[name] = default if isinstance(default, _FieldSpec) else _FieldSpec(default=default)
     for name in ("__dict__", "__weakref__"):
         namespace.pop(name, None)
     namespace |= {"__slots__": names, "__match_args__": names}
     namespace |= {"__qualname__": cls.__qualname__, "__replace__": _replace}
     for name in ("__dataclass_fields__", "__dataclass_params__", "__signature__"):
-        namespace[name] = _StandardAttribute(fields, frozen=frozen)
+        namespace[name] = _StandardDataclassAttribute(fields, frozen=frozen)
     printed_names = [name for name in names if fields[name].repr]
     compared_values = attrgetter(*(name for name in names if fields[name].compare))
 
@@ -85,13 +85,13 @@ def _with_slots(cls: type, *, frozen: bool) -> type:
         namespace["__eq__"] = is_equal
         namespace.setdefault("__hash__", make_hash if frozen else None)
     value_class: Any = type(cls.__name__, (), namespace)
-    value_class.__init__ = _initializer(value_class, fields)
+    value_class.__init__ = _make_initializer(value_class, fields)
     if frozen:
-        _freeze(value_class, names)
+        _freeze_class(value_class, names)
     return value_class  # type: ignore[no-any-return]
 
 
-def _initializer(cls: type, fields: Mapping[str, _Field]) -> Callable[..., None]:
+def _make_initializer(cls: type, fields: Mapping[str, _FieldSpec]) -> Callable[..., None]:
     names = tuple(fields)
     count = len(names)
     # Set attributes by their slots, past the `__setattr__` of a frozen class.
@@ -134,7 +134,7 @@ def _raise_type_error(cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     raise AssertionError(f"{cls.__qualname__}: its signature fits the call, and its fields do not")
 
 
-def _freeze(cls: Any, names: Sequence[str]) -> None:
+def _freeze_class(cls: Any, names: Sequence[str]) -> None:
     def require_unfrozen(self: Any, name: str, change: str) -> None:
         if type(self) is cls or name in names:  # attributes that a subclass adds are not frozen
             from dataclasses import FrozenInstanceError
@@ -161,12 +161,12 @@ def _freeze(cls: Any, names: Sequence[str]) -> None:
     cls.__getstate__, cls.__setstate__ = get_state, set_state
 
 
-class _StandardAttribute:
+class _StandardDataclassAttribute:
     """A class attribute that is read, on demand, from an equal standard dataclass."""
 
     __slots__ = ("attribute", "fields", "frozen", "owner")
 
-    def __init__(self, fields: Mapping[str, _Field], *, frozen: bool) -> None:
+    def __init__(self, fields: Mapping[str, _FieldSpec], *, frozen: bool) -> None:
         self.fields, self.frozen = fields, frozen
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -191,4 +191,4 @@ class _StandardAttribute:
 
 
 if not TYPE_CHECKING:
-    dataclass, field, replace = _dataclass, _Field, _replace
+    dataclass, field, replace = _dataclass, _FieldSpec, _replace

@@ -9,49 +9,49 @@ from functools import cached_property, partial
 from types import NoneType
 
 from gitckpt.git import packing
-from gitckpt.git.command import require_git
+from gitckpt.git.command import require_git_version
 from gitckpt.git.objects.plumbing import open_objects
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository
 from gitckpt.model import codec, ids, times
-from gitckpt.model.arguments import require, require_text, strings
+from gitckpt.model.arguments import as_strings, require_text, require_type
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import CkptError, NotFoundError
 from gitckpt.model.values import replace
 from gitckpt.store import error_log, local_checkpoints, notes
 from gitckpt.store.records import draft, ref_names
-from gitckpt.store.records.heads import Heads
-from gitckpt.store.records.recorder import Proposal, Recorder
+from gitckpt.store.records.heads import RunHeads
+from gitckpt.store.records.recorder import CheckpointRecorder, Proposal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Self, Unpack
 
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
     from gitckpt.git.worktree.index import PrivateIndex, WorktreeStatus
     from gitckpt.store.config.settings import SettingsReader
     from gitckpt.store.leases.leases import Leases
-    from gitckpt.store.records.draft import Details, Successor
+    from gitckpt.store.records.draft import CheckpointDetails, SuccessorCheckpoint
     from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
     from gitckpt.store.records.index import Index
     from gitckpt.store.records.keys import KeyClaim
-    from gitckpt.store.records.recorder import Change, Guard, ProgressOf
-    from gitckpt.store.records.remover import Remover
+    from gitckpt.store.records.recorder import Change, LeaseGuard, ProgressOf
+    from gitckpt.store.records.remover import CheckpointRemover
     from gitckpt.store.snapshot.last_capture import CaptureEvidence
     from gitckpt.store.snapshot.limits import Limits
 
     # Adds the files that a run keeps outside its worktree to a captured `Worktree`.
-    Beside = Callable[[Repository, Objects, Worktree, str, Limits], Worktree]
+    Beside = Callable[[Repository, ObjectDatabase, Worktree, str, Limits], Worktree]
 
-    class Options(Details, total=False):
+    class SaveOptions(CheckpointDetails, total=False):
         start: str | None
         key: str | None
-        guard: Guard | None
+        guard: LeaseGuard | None
         change: Change | None
         progress_of: ProgressOf | None
         keeps: Collection[str]
-        then: Successor | None
+        then: SuccessorCheckpoint | None
 
 
 # Arguments of `record` that are not keys of the document.
@@ -69,12 +69,12 @@ class Checkpoints:
         adapter: str = "auto",
         *,
         clock: Callable[[], int] = times.now,
-        new_id: Callable[[], str] = ids.new_id,
+        new_id: Callable[[], str] = ids.make_checkpoint_id,
         ahead: PrivateIndex | None = None,
         listener: error_log.Listener | None = None,
     ) -> None:
         self.repository = repository
-        self.objects: Objects = open_objects(repository, adapter)
+        self.objects: ObjectDatabase = open_objects(repository, adapter)
         self.refs = Refs(repository, self._clear_stale_lock)
         self._index: Index | None = None
         self._ahead = [] if ahead is None else [ahead]
@@ -86,14 +86,13 @@ class Checkpoints:
         self.clock = clock
         self.new_id = new_id
         self._has_written = self._has_removed = False
-        self._recorder = Recorder(repository, self.objects, self.refs)
-        is_local = partial(local_checkpoints.is_local, repository)
-        self.heads = Heads(self.refs, self.objects, lambda: self.index, is_local)
+        self._recorder = CheckpointRecorder(repository, self.objects, self.refs)
+        is_local = partial(local_checkpoints.is_document_local, repository)
+        self.heads = RunHeads(self.refs, self.objects, lambda: self.index, is_local)
 
-    def seen_from(self, repository: Repository, adapter: str) -> Self:
-        return type(self)(
-            repository, adapter, clock=self.clock, new_id=self.new_id, listener=self._listener
-        )
+    def open_store_for(self, repository: Repository, adapter: str) -> Self:
+        clock, new_id, listener = self.clock, self.new_id, self._listener
+        return type(self)(repository, adapter, clock=clock, new_id=new_id, listener=listener)
 
     @property
     def index(self) -> Index:
@@ -112,7 +111,7 @@ class Checkpoints:
         return Leases(self.objects, self.refs, self.repository, self.clock)
 
     @cached_property
-    def rules(self) -> SettingsReader:
+    def settings_reader(self) -> SettingsReader:
         from gitckpt.store.config.settings import SettingsReader  # lazy: only captures need it
 
         return SettingsReader(self.repository, self._listener.tell)
@@ -136,7 +135,7 @@ class Checkpoints:
             self.objects.close()
             self.repository.close()
 
-    def private_index(self) -> PrivateIndex:
+    def take_private_index(self) -> PrivateIndex:
         from gitckpt.git.worktree.index import PrivateIndex
 
         with contextlib.suppress(IndexError):  # the index that git is already refreshing
@@ -145,27 +144,26 @@ class Checkpoints:
         index.known_status, self._status = self._status, None
         return index
 
-    def capture(
+    def capture_worktree(
         self, limits: Limits | None = None, beside: Beside | None = None, *, recursive: bool = True
     ) -> Worktree:
-        """Capture the worktree's files; `beside` adds files from outside the worktree."""
         from gitckpt.store.snapshot import capture as snapshot
         from gitckpt.store.snapshot.limits import Limits
 
-        require("limits", limits, (Limits, NoneType), "a Limits")
+        require_type("limits", limits, (Limits, NoneType), "a Limits")
         commit = draft.read_head(self.repository, self.objects)[0]
         # An explicit capture has no timeout. A caller that must not wait passes its own limits.
-        usual = self.rules.limits()
+        usual = self.settings_reader.read_limits()
         limits = limits or replace(usual, timeout=float("inf"))
-        capture_result = snapshot.capture(self.private_index(), self.objects, commit, limits)
-        self._parts = (commit, capture_result.files), capture_result.parts
+        captured = snapshot.capture(self.take_private_index(), self.objects, commit, limits)
+        self._parts = (commit, captured.files), captured.parts
         is_usual = replace(limits, timeout=usual.timeout, max_total_size=None) == usual
-        self._evidence = capture_result.evidence if is_usual else None
-        worktree = capture_result.worktree
-        if capture_result.submodules and limits.submodules and recursive:
+        self._evidence = captured.evidence if is_usual else None
+        worktree = captured.worktree
+        if captured.submodules and limits.submodules and recursive:
             from gitckpt.store import submodules  # imports `typing`
 
-            worktree = submodules.capture(self, worktree, capture_result.submodules, limits)
+            worktree = submodules.capture_submodules(self, worktree, captured.submodules, limits)
         if beside is None:
             return worktree
         return beside(self.repository, self.objects, worktree, commit, limits)
@@ -179,12 +177,12 @@ class Checkpoints:
         start: str | None = None,
         key: str | None = None,
         base: str | None = None,
-        guard: Guard | None = None,
+        guard: LeaseGuard | None = None,
         change: Change | None = None,
         progress_of: ProgressOf | None = None,
         keeps: Collection[str] = (),
-        then: Successor | None = None,
-        **details: Unpack[Details],
+        then: SuccessorCheckpoint | None = None,
+        **details: Unpack[CheckpointDetails],
     ) -> Checkpoint:
         """Record a checkpoint and return it; see `Store.record` for other arguments.
 
@@ -198,18 +196,17 @@ class Checkpoints:
             label, details, state=state, change=change, progress_of=progress_of, **options
         )
         if run is not None:
-            self.heads.move_up_once(run)
-        commit, branch = (
-            draft.read_head(self.repository, self.objects) if base is None else (base, None)
-        )
+            self.heads.move_head_up_once(run)
+        repository = self.repository
+        commit, branch = draft.read_head(repository, self.objects) if base is None else (base, None)
         instant = self.clock()
         new_objects: Sequence[str] = ()
         if worktree is not None and worktree.tree is not None:
             from gitckpt.store.snapshot import capture as snapshot
 
-            tree_and_parts = worktree.tree, commit, self._captured_parts
-            new_objects = sorted(snapshot.own_objects(self.repository, *tree_and_parts) or ())
-        record_proposal = partial(self._recorder.record, needs=new_objects)
+            arguments = worktree.tree, commit, self._captured_parts
+            new_objects = sorted(snapshot.list_objects_beyond_commit(repository, *arguments) or ())
+        record_proposal = partial(self._recorder.record_proposals, needs=new_objects)
         make_draft = partial(draft.make_checkpoint, head=(commit, branch), worktree=worktree)
         first_id = details["id"] if "id" in details else self.new_id()
         parts = make_draft(label, state, details, checkpoint_id=first_id, instant=instant)
@@ -226,20 +223,20 @@ class Checkpoints:
             record_proposal(proposal)
         else:
             proposal.starts_run, proposal.is_apart = True, base is not None
-            proposal.claim = None if key is None else self.claim(key)
-            self.heads.start(lambda: record_proposal(proposal), fields, instant, start)
+            proposal.claim = None if key is None else self.claim_of_key(key)
+            self.heads.start_run(lambda: record_proposal(proposal), fields, instant, start)
         self._has_written = True
         self.write_due_links(instant)
         if updater is not None:
             checkpoint, new_state = updater.checkpoint, updater.state
         if new_state == {} and not details.get("pipeline"):
-            error_log.append(self.repository, f"checkpoint {checkpoint.id} has an empty state")
+            error_log.append_to_log(repository, f"checkpoint {checkpoint.id} has an empty state")
         if checkpoint.id.startswith(_ONE_IN_256):
             try:
-                packing.pack_if_many(self.repository, ref_names.OWN, require_git())
+                packing.pack_refs_if_many(repository, ref_names.OWN, require_git_version())
             except CkptError as error:
                 # The checkpoint is recorded by now, so the caller sees no error.
-                error_log.append(self.repository, f"refs were not packed: {error.message}")
+                error_log.append_to_log(repository, f"refs were not packed: {error.message}")
         return draft.complete_checkpoint(checkpoint, fields, new_state)
 
     def save(
@@ -251,7 +248,7 @@ class Checkpoints:
         beside: Beside | None = None,
         without_files: str | None = None,
         if_changed: bool = False,
-        **options: Unpack[Options],
+        **options: Unpack[SaveOptions],
     ) -> Checkpoint:
         """Capture and record; `without_files` is the label if the capture times out.
 
@@ -269,7 +266,7 @@ class Checkpoints:
         successor = options.get("then")
 
         def capture_and_record() -> Checkpoint:
-            worktree = self.capture(limits, beside)
+            worktree = self.capture_worktree(limits, beside)
             if if_changed and (same := self._last_captured()) and self._is_same(same, worktree):
                 return same
             used_label = without_files if without_files is not None and worktree.degraded else label
@@ -279,8 +276,8 @@ class Checkpoints:
             second_checkpoint = successor.checkpoint if successor is not None else None
             self.remove([*torn, second_checkpoint.id] if second_checkpoint is not None else torn)
 
-        arguments = self.repository, self.objects, capture_and_record, remove_torn, self.announce
-        checkpoint = snapshot.record_whole(*arguments, parts=self._captured_parts)
+        arguments = (self.repository, self.objects, capture_and_record, remove_torn, self.announce)
+        checkpoint = snapshot.record_until_complete(*arguments, parts=self._captured_parts)
         last_capture.store(self.repository, self._evidence, checkpoint.id)
         return checkpoint
 
@@ -311,7 +308,7 @@ class Checkpoints:
 
     def is_clean(self) -> bool:
         """Return whether git shows no change of the worktree, and no operation in progress."""
-        if self.repository.operation():
+        if self.repository.operation_in_progress():
             return False
         status = self._status or self._read_status()
         return status is not None and not status.has_changes
@@ -347,94 +344,95 @@ class Checkpoints:
             return True
         from gitckpt.store import submodules
 
-        return len(old.submodules) == len(files.submodules) and not submodules.have_changed(
-            self, old, files
-        )
+        return len(old.submodules) == len(
+            files.submodules
+        ) and not submodules.have_submodules_changed(self, old, files)
 
     def _captured_parts(self, commit: str, files: str) -> Collection[str] | None:
         captured_pair, parts = self._parts
         return parts if captured_pair == (commit, files) else None
 
     def read(self, checkpoint_id: str) -> Checkpoint:
-        return codec.decode(self.raw(checkpoint_id), ref_names.CHECKPOINTS + checkpoint_id)
+        document = self.read_document_bytes(checkpoint_id)
+        return codec.decode(document, ref_names.CHECKPOINTS + checkpoint_id)
 
     def is_replaced(self, checkpoint_id: str) -> bool:
         """Return whether a fetch changed the ref of a checkpoint written in this clone."""
-        if not ids.is_id(checkpoint_id):
+        if not ids.is_checkpoint_id(checkpoint_id):
             return False
-        oid = self.refs.read(ref_names.CHECKPOINTS + checkpoint_id)
+        oid = self.refs.read_ref(ref_names.CHECKPOINTS + checkpoint_id)
         local_entries = local_checkpoints.LocalCheckpoints.read(self.repository, [checkpoint_id])
         return oid is not None and local_entries.is_replaced(checkpoint_id, oid)
 
     def read_own(self, checkpoint_id: str) -> Checkpoint:
         if self.is_replaced(checkpoint_id):
-            raise local_checkpoints.replaced(checkpoint_id)
+            raise local_checkpoints.replaced_error(checkpoint_id)
         return self.read(checkpoint_id)
 
-    def raw(self, checkpoint_id: str) -> bytes:
+    def read_document_bytes(self, checkpoint_id: str) -> bytes:
         require_text("id", checkpoint_id)
         ref = ref_names.CHECKPOINTS + checkpoint_id
-        ids.require_id(checkpoint_id)
-        oid = self.refs.read(ref)
+        ids.require_checkpoint_id(checkpoint_id)
+        oid = self.refs.read_ref(ref)
         if oid is None:
             hint = "list the checkpoints: git ckpt list"
             raise NotFoundError(f"no checkpoint {checkpoint_id!r}", hint=hint)
         document = next(self.objects.read([oid]))
         return ref_names.require_document(document, ref, oid)
 
-    def find(self, text: str) -> str:
+    def find_id(self, text: str) -> str:
         from gitckpt.store.records import finder
 
-        checkpoint_id = finder.find_id(text, self.repository, self.index, self.links)
+        checkpoint_id = finder.find_id(text, self.repository, self.index, self.find_linked)
         if self.is_replaced(checkpoint_id):
-            error = local_checkpoints.replaced(checkpoint_id)
+            error = local_checkpoints.replaced_error(checkpoint_id)
             self._listener.tell(f"{error.message}; to {error.hint}")
         return checkpoint_id
 
     def list(self, query: Query | None = None) -> Sequence[CheckpointInfo]:
         return self.index.select(query)
 
-    def rewritten(self) -> Sequence[CheckpointInfo]:
+    def list_rewritten(self) -> Sequence[CheckpointInfo]:
         from gitckpt.git.worktree import operation
 
         commits = operation.read_filter_repo_map(self.repository)
         return [entry for entry in self.list() if entry.git_sha in commits] if commits else []
 
-    def problems(self) -> Sequence[Problem]:
-        return self.index.problems()
+    def list_problems(self) -> Sequence[Problem]:
+        return self.index.list_problems()
 
-    def links(self, commit: str) -> Sequence[CheckpointInfo]:
+    def find_linked(self, commit: str) -> Sequence[CheckpointInfo]:
         from gitckpt.store.records import finder
 
         return finder.find_linked(commit, self.repository, self.objects, self.index)
 
-    def find_guard(self, run: str | None) -> Guard | None:
-        return self.leases.bind_to_token(run) if run is not None else None
+    def find_lease_guard(self, run: str | None) -> LeaseGuard | None:
+        return self.leases.bind_writes_to_token(run) if run is not None else None
 
     def write_links(self, instant: int | None = None) -> bool:
         instant = self.clock() if instant is None else instant
         with ref_names.write_lock(self.repository):
-            return notes.write(self.repository, self.objects, self.refs, instant)
+            return notes.write_link_notes(self.repository, self.objects, self.refs, instant)
 
     def write_due_links(self, instant: int | None = None, *, at_once: bool = False) -> bool:
-        """Write queued git notes if `at_once` or a minute has passed; log any error."""
         instant = self.clock() if instant is None else instant
         try:
-            return (at_once or notes.is_due(self.repository, instant)) and self.write_links(instant)
+            is_due = at_once or notes.is_write_due(self.repository, instant)
+            return is_due and self.write_links(instant)
         except CkptError as error:
             # A disk without room for the notes may have none for the log.
             with contextlib.suppress(CkptError):
-                error_log.append(self.repository, f"notes were not written: {error.message}")
+                error_log.append_to_log(self.repository, f"notes were not written: {error.message}")
             return False
 
-    def link(self, entries: Sequence[CheckpointInfo]) -> None:
-        notes.queue(self.repository, ref_names.make_link_lines(entries))
+    def queue_links(self, entries: Sequence[CheckpointInfo]) -> None:
+        notes.queue_links(self.repository, ref_names.make_link_lines(entries))
 
-    def claim(self, key: str) -> KeyClaim:
+    def claim_of_key(self, key: str) -> KeyClaim:
         from gitckpt.store.records.keys import KeyClaim
 
         object_format = self.repository.object_format
-        return KeyClaim(key, self.refs, self.objects, object_format, self.heads.exists)
+        return KeyClaim(key, self.refs, self.objects, object_format, self.heads.run_exists)
 
     def remove(
         self,
@@ -445,20 +443,19 @@ class Checkpoints:
         last: Collection[str] = (),
         settled: bool = True,
     ) -> int:
-        """Remove checkpoints, and the submodules' checkpoints that only these refer to."""
         from gitckpt.store import submodules
 
-        valid_ids = strings("checkpoint_ids", checkpoint_ids)
-        with submodules.removal(self, valid_ids, listed):
-            remover = self.remover()
-            count = remover.remove(valid_ids, runs=runs, listed=listed, last=last, settled=settled)
+        valid_ids = as_strings("checkpoint_ids", checkpoint_ids)
+        with submodules.remove_from_submodules_after(self, valid_ids, listed):
+            remove = self.make_remover().remove_checkpoints
+            count = remove(valid_ids, runs=runs, listed=listed, last=last, settled=settled)
         self._has_removed = True
         return count
 
-    def remover(self) -> Remover:
-        from gitckpt.store.records.remover import Remover
+    def make_remover(self) -> CheckpointRemover:
+        from gitckpt.store.records.remover import CheckpointRemover
 
-        return Remover(self.repository, self.objects, self.refs, self.index)
+        return CheckpointRemover(self.repository, self.objects, self.refs, self.index)
 
     def _clear_stale_lock(self, lock: str) -> bool:
         from gitckpt.store.records import heads  # locks are seldom in the way
@@ -466,5 +463,5 @@ class Checkpoints:
         return heads.clear_stale_locks(self.repository, self.announce, lock)
 
     def announce(self, sentence: str) -> None:
-        error_log.append(self.repository, sentence)
+        error_log.append_to_log(self.repository, sentence)
         self._listener.tell(sentence)

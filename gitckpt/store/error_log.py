@@ -21,7 +21,7 @@ LONGEST = 16_384  # characters of an entry; the middle of a longer one is cut ou
 _LEFT_OUT = "\n… {} characters …\n"
 
 
-def append(repository: Repository, text: str) -> str:
+def append_to_log(repository: Repository, text: str) -> str:
     """Append a text without user data to the error log; return the path of the log."""
     path, text = os.path.join(repository.make_private_dir(), FILE), text.rstrip()
     if len(text) > LONGEST:
@@ -30,7 +30,7 @@ def append(repository: Repository, text: str) -> str:
     try:
         if os.path.exists(path) and os.stat(path).st_size > _LARGE:
             os.replace(path, f"{path}.1")
-        opener = private_dirs.create
+        opener = private_dirs.open_private_file
         with open(path, "a", encoding="utf-8", errors="backslashreplace", opener=opener) as file:
             file.write(f"{times.to_text(times.now())} {text}\n")
     except OSError as error:
@@ -38,7 +38,7 @@ def append(repository: Repository, text: str) -> str:
     return path
 
 
-def trace(error: BaseException) -> str:
+def format_traceback(error: BaseException) -> str:
     """Format an error's traceback without its message, which may quote user data."""
     import traceback
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from gitckpt.git.repository import Repository
 
-    class Recorded(Protocol):
+    class RecordedCheckpoint(Protocol):
         @property
         def id(self) -> str: ...
         @property
@@ -41,7 +41,7 @@ DIRECTORY = "chains"
 _TAIL = 4096  # bytes to search first: most lookups are for the newest of up to 100,000 lines
 
 
-def extend_run(
+def extend_run_file(
     repository: Repository, run: str, head: str, oids: Sequence[str], *, drives: bool = False
 ) -> list[str]:
     """Append the oids of new documents to a run's file; return paths to fsync.
@@ -49,7 +49,7 @@ def extend_run(
     `oids` are oldest first; `head` is the run's newest document, or "" for a new run. If another
     clone wrote `head`, this appends nothing, or raises CkptError if a driver writes (`drives`).
     """
-    if head and not is_local(repository, run, head):
+    if head and not is_document_local(repository, run, head):
         if drives:
             problem = f"the newest checkpoint of run {run} was not written in this clone: "
             problem += "perhaps a fetch replaced the ref"
@@ -65,7 +65,7 @@ def append_oids(repository: Repository, run: str, oids: Sequence[str]) -> list[s
         if not os.path.isdir(directory):
             repository.make_private_dir()
         private_dirs.check_private(directory, repository.common_dir, make=True)
-        with open(path, "ab", buffering=0, opener=private_dirs.create) as file:
+        with open(path, "ab", buffering=0, opener=private_dirs.open_private_file) as file:
             is_new = not os.fstat(file.fileno()).st_size
             # The first newline ends a line that a full disk cut off.
             lines = b"\n%s\n" % "\n".join(oids).encode("ascii") if oids else b""
@@ -75,40 +75,38 @@ def append_oids(repository: Repository, run: str, oids: Sequence[str]) -> list[s
         problem = error.message if isinstance(error, WorktreeError) else error.strerror
         cure = f"to continue the run: git ckpt resume {run} --trust"
         with contextlib.suppress(CkptError):  # if the disk is full, recording fails too
-            error_log.append(repository, f"cannot write {path}: {problem}; {cure}")
+            error_log.append_to_log(repository, f"cannot write {path}: {problem}; {cure}")
         return []
     return [path, *([directory, repository.private_dir, repository.common_dir] if is_new else [])]
 
 
-def is_local(repository: Repository, run: str, oid: str) -> bool:
+def is_document_local(repository: Repository, run: str, oid: str) -> bool:
     """Return whether this clone wrote or adopted the document `oid` of a run."""
     oid_line = oid.encode("ascii", "replace")
     return any(oid_line in _read_oids(repository, run, byte_count) for byte_count in (_TAIL, None))
 
 
-def oids_after(repository: Repository, run: str, oid: str) -> list[bytes]:
-    """Return the oids that follow `oid` in a run's file, newest first."""
+def list_oids_after(repository: Repository, run: str, oid: str) -> list[bytes]:
     oids, oid_bytes = _read_oids(repository, run, _TAIL), oid.encode("ascii", "replace")
     return oids[: oids.index(oid_bytes) : -1] if oid_bytes in oids else []
 
 
-def local_oids(repository: Repository, run: str) -> frozenset[str]:
+def read_local_oids(repository: Repository, run: str) -> frozenset[str]:
     return frozenset(oid.decode("ascii", "replace") for oid in _read_oids(repository, run))
 
 
 def _read_oids(repository: Repository, run: str, size: int | None = None) -> list[bytes]:
     if not ids.is_run_id(run):
         return []
-    return private_dirs.read(_run_path(repository, run), size).split()
+    return private_dirs.read_private_file(_run_path(repository, run), size).split()
 
 
-def forget_run(repository: Repository, run: str) -> None:
+def delete_run_file(repository: Repository, run: str) -> None:
     with contextlib.suppress(OSError):  # maintenance tries again
         os.unlink(_run_path(repository, run))
 
 
 def forget_removed_runs(repository: Repository, existing: Callable[[], Collection[str]]) -> None:
-    """Delete old files of runs that no longer exist."""
     directory = os.path.join(repository.private_dir, DIRECTORY)
     try:
         old_runs = [
@@ -119,7 +117,7 @@ def forget_removed_runs(repository: Repository, existing: Callable[[], Collectio
     except OSError:
         return
     for run in set(old_runs).difference(existing() if old_runs else ()):
-        forget_run(repository, run)
+        delete_run_file(repository, run)
 
 
 def _run_path(repository: Repository, run: str) -> str:
@@ -144,9 +142,8 @@ def worktree_name(repository: Repository) -> str:
     return os.path.basename(repository.git_dir) if repository.is_linked else ""
 
 
-def creation_time(repository: Repository) -> str:
-    """Return when git created a linked worktree; "" for the main worktree."""
-    return _creation_time(repository.git_dir) if repository.is_linked else ""
+def worktree_creation_time(repository: Repository) -> str:
+    return _git_dir_creation_time(repository.git_dir) if repository.is_linked else ""
 
 
 def worktree_key(repository: Repository) -> str:
@@ -155,10 +152,10 @@ def worktree_key(repository: Repository) -> str:
 
 
 def worktree_key_in(git_dir: str) -> str:
-    return f"{os.path.basename(git_dir)}:{_creation_time(git_dir)}".replace("\n", "?")
+    return f"{os.path.basename(git_dir)}:{_git_dir_creation_time(git_dir)}".replace("\n", "?")
 
 
-def _creation_time(git_dir: str) -> str:
+def _git_dir_creation_time(git_dir: str) -> str:
     with contextlib.suppress(OSError):
         return str(os.stat(os.path.join(git_dir, _COMMONDIR)).st_mtime_ns)
     return ""
@@ -172,41 +169,41 @@ def append_lines(
     flushed: bool = False,
     kind: str = "",
 ) -> None:
-    """Append a line for each document (id, oid) that was written in this worktree."""
     line_end = f"{kind or (_FROM if is_apart else _IN)} {worktree_key(repository)}\n"
     text = "".join(f"{checkpoint_id} {oid} {line_end}" for checkpoint_id, oid in documents)
     if text:
         with contextlib.suppress(OSError):
             path = os.path.join(repository.make_private_dir(), FILE)
             # The line before may have been cut off.
-            private_dirs.append(path, os.fsencode(f"\n{text}"), flushed=flushed)
+            private_dirs.append_to_private_file(path, os.fsencode(f"\n{text}"), flushed=flushed)
 
 
-def append_fork(repository: Repository, checkpoint_id: str) -> None:
+def append_forked_checkpoint(repository: Repository, checkpoint_id: str) -> None:
     if oid := _read_ref_oid(repository, checkpoint_id):
         append_lines(repository, [(checkpoint_id, oid)], kind=_COPIED)
 
 
-def create_file(repository: Repository) -> None:
+def create_list_file(repository: Repository) -> None:
     """Create `FILE`: if it is missing, the shell hook starts the slow Python hook."""
-    private_dirs.append(os.path.join(repository.make_private_dir(), FILE), b"")
+    private_dirs.append_to_private_file(os.path.join(repository.make_private_dir(), FILE), b"")
 
 
 def copy_lines(source: Repository, target: Repository, checkpoint_ids: Collection[str]) -> None:
-    entries = LocalCheckpoints.read(source, checkpoint_ids)
-    for kind in (_FROM, _COPIED):
-        names = [id_ for id_ in checkpoint_ids if entries.has_captured(id_) == (kind == _COPIED)]
-        oids = ((id_, entries.oid(id_)) for id_ in names)
+    local = LocalCheckpoints.read(source, checkpoint_ids)
+    for kind, is_copied in ((_FROM, False), (_COPIED, True)):
+        names = [id_ for id_ in checkpoint_ids if local.has_captured_files(id_) == is_copied]
+        oids = ((id_, local.find_oid(id_)) for id_ in names)
         append_lines(target, [(id_, oid) for id_, oid in oids if oid is not None], kind=kind)
 
 
 def is_captured_here(repository: Repository, checkpoint_id: str) -> bool:
     local = LocalCheckpoints.read(repository, [checkpoint_id])
     oid = _read_ref_oid(repository, checkpoint_id)
-    return oid is not None and local.has(checkpoint_id, oid) and local.has_captured(checkpoint_id)
+    has_document = oid is not None and local.has_document(checkpoint_id, oid)
+    return has_document and local.has_captured_files(checkpoint_id)
 
 
-def replaced(checkpoint_id: str, hint_end: str = "") -> WorktreeError:
+def replaced_error(checkpoint_id: str, hint_end: str = "") -> WorktreeError:
     problem = f"a fetch has replaced the document of checkpoint {checkpoint_id[: ids.SHORT]}"
     hint = f"put back what was written here: git ckpt verify --repair{hint_end}"
     return WorktreeError(problem, hint=hint)
@@ -223,11 +220,11 @@ class LocalCheckpoints:
     def read(
         cls, repository: Repository, checkpoint_ids: Collection[str] | None = None
     ) -> LocalCheckpoints:
-        data = private_dirs.read(_path(repository))
+        data = private_dirs.read_private_file(_path(repository))
         if checkpoint_ids is None or len(checkpoint_ids) > _FEW:
             lines = data.split(b"\n")
         else:
-            lines = [_last_line(data, checkpoint_id) for checkpoint_id in checkpoint_ids]
+            lines = [_find_last_line(data, checkpoint_id) for checkpoint_id in checkpoint_ids]
         return cls(repository, dict(filter(None, map(_parse_line, lines))))
 
     def __iter__(self) -> Iterator[str]:
@@ -236,40 +233,42 @@ class LocalCheckpoints:
     def __bool__(self) -> bool:
         return bool(self._lines)
 
-    def oid(self, checkpoint_id: str) -> str | None:
+    def find_oid(self, checkpoint_id: str) -> str | None:
         return self._lines.get(checkpoint_id, (None,))[0]
 
-    def has(self, checkpoint_id: str, oid: str) -> bool:
-        return self.oid(checkpoint_id) == oid
+    def has_document(self, checkpoint_id: str, oid: str) -> bool:
+        return self.find_oid(checkpoint_id) == oid
 
     def is_replaced(self, checkpoint_id: str, oid: str) -> bool:
-        return self.oid(checkpoint_id) not in (None, oid)
+        return self.find_oid(checkpoint_id) not in (None, oid)
 
-    def is_ours(self, entry: Recorded) -> bool:
+    def is_written_here(self, entry: RecordedCheckpoint) -> bool:
         if entry.run is None:
-            return self.has(entry.id, entry.oid)
-        return is_local(self._repository, entry.run, entry.oid)
+            return self.has_document(entry.id, entry.oid)
+        return is_document_local(self._repository, entry.run, entry.oid)
 
     def was_captured_in(self, checkpoint_id: str, key: str) -> bool:
         return self._lines.get(checkpoint_id, ("",))[1:] == (_IN, key)
 
-    def has_captured(self, checkpoint_id: str) -> bool:
+    def has_captured_files(self, checkpoint_id: str) -> bool:
         return self._lines.get(checkpoint_id, ("", "", ""))[1] in (_IN, _COPIED)
 
-    def worktree_key(self, checkpoint_id: str) -> str | None:
+    def find_worktree_key(self, checkpoint_id: str) -> str | None:
         return self._lines.get(checkpoint_id, (None, None, None))[2]
 
-    def ids_as_written(self, oids: Mapping[str, str]) -> set[str]:
+    def list_unreplaced_ids(self, oids: Mapping[str, str]) -> set[str]:
         return {id_ for id_, fields in self._lines.items() if oids.get(id_) == fields[0]}
 
-    def replaced(self, oids: Mapping[str, str]) -> dict[str, str]:
+    def replaced_oids(self, oids: Mapping[str, str]) -> dict[str, str]:
         replaced_ids = (id_ for id_, oid in oids.items() if self.is_replaced(id_, oid))
         return {id_: self._lines[id_][0] for id_ in replaced_ids}
 
 
-def forget_removed(repository: Repository, existing: Callable[[], Collection[str]]) -> None:
+def forget_removed_checkpoints(
+    repository: Repository, existing: Callable[[], Collection[str]]
+) -> None:
     """Drop the lines of removed checkpoints; the caller holds the write lock of refs."""
-    lines = private_dirs.read(_path(repository)).split(b"\n")
+    lines = private_dirs.read_private_file(_path(repository)).split(b"\n")
     if len(lines) <= 2 * _FEW:
         return
     existing_ids = existing()
@@ -281,7 +280,8 @@ def forget_removed(repository: Repository, existing: Callable[[], Collection[str
 
     data = b"".join(b"\n%s" % line for line in lines_by_id.values()) + b"\n"
     with contextlib.suppress(OSError):  # the next maintenance tries again
-        regular.write_private(_path(repository), data, flushed=True, opener=private_dirs.create)
+        opener = private_dirs.open_private_file
+        regular.write_private_file(_path(repository), data, flushed=True, opener=opener)
 
 
 def _read_ref_oid(repository: Repository, checkpoint_id: str) -> str | None:
@@ -291,7 +291,7 @@ def _read_ref_oid(repository: Repository, checkpoint_id: str) -> str | None:
     return object_info[0] if object_info is not None else None
 
 
-def _last_line(data: bytes, checkpoint_id: str) -> bytes:
+def _find_last_line(data: bytes, checkpoint_id: str) -> bytes:
     data = b"\n" + data
     start = data.rfind(b"\n%s " % checkpoint_id.encode("ascii", "replace"))
     end = data.find(b"\n", start + 1)
@@ -300,7 +300,7 @@ def _last_line(data: bytes, checkpoint_id: str) -> bytes:
 
 def _parse_line(line: bytes) -> tuple[str, Written] | None:
     fields = os.fsdecode(line).split(" ", 3)
-    if len(fields) != 4 or not ids.is_id(fields[0]) or not ids.is_oid(fields[1]):
+    if len(fields) != 4 or not ids.is_checkpoint_id(fields[0]) or not ids.is_oid(fields[1]):
         return None
     return fields[0], (fields[1], fields[2], fields[3])
 

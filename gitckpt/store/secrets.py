@@ -75,25 +75,24 @@ _EXAMPLE = re.compile(rb"(?i)example|placeholder|changeme|\.\.\.|xxxx")
 
 
 def _find_by_context(data: bytes, text: bytes) -> Iterator[tuple[str, int, int]]:
-    """Yield rule, start and end of secrets near words such as "password" or "token"."""
     if b"PRIVATE KEY" in data:
         yield from _find_private_keys(data)
     lower_text = text.lower()
-    for start in _find_all(lower_text, b"://"):
+    for start in _find_word_starts(lower_text, b"://"):
         if (match := _IN_URL.match(text, start)) and not _NO_SECRET.search(match[0]):
             yield "password-in-url", *match.span(1)
     for word in (b"machine", b"default"):
-        for start in _find_all(lower_text, word):
+        for start in _find_word_starts(lower_text, word):
             if (match := _NETRC.match(text, start)) and not _is_placeholder(match[1]):
                 yield "netrc-password", *match.span(1)
-    for start in _find_all(lower_text, b"auth"):
+    for start in _find_word_starts(lower_text, b"auth"):
         yield from _find_authorization(text, lower_text, start)
     for name in _NAMES:
-        for start in _find_all(lower_text, name):
-            yield from _find_assignment(text, lower_text, name, start)
+        for start in _find_word_starts(lower_text, name):
+            yield from _find_assigned_secret(text, lower_text, name, start)
 
 
-def _find_all(text: bytes, word: bytes) -> Iterator[int]:
+def _find_word_starts(text: bytes, word: bytes) -> Iterator[int]:
     start = text.find(word)
     while start >= 0:
         yield start
@@ -114,15 +113,15 @@ def _find_private_keys(data: bytes) -> Iterator[tuple[str, int, int]]:
 def _find_authorization(text: bytes, lower: bytes, start: int) -> Iterator[tuple[str, int, int]]:
     if lower.startswith(b"authorization", start):
         match = _HEADER.match(text, start)
-        if match and (_is_login if match[1] else _is_bearer)(match[2]):
+        if match and (_is_base64_login if match[1] else _is_bearer_token)(match[2]):
             yield "authorization-header", *match.span(2)
     elif lower[start + 4 : start + 5] in b"\"'\\ =:":
         match = _LOGIN.match(lower, start)
-        if match is not None and _is_login(text[slice(*match.span(1))]):
+        if match is not None and _is_base64_login(text[slice(*match.span(1))]):
             yield "registry-auth", *match.span(1)
 
 
-def _find_assignment(
+def _find_assigned_secret(
     text: bytes, lower_text: bytes, name: bytes, start: int
 ) -> Iterator[tuple[str, int, int]]:
     end = start + len(name)
@@ -141,11 +140,11 @@ def _looks_random(value: bytes, floor: float = 3.6) -> bool:
     return 2 <= digits < len(value) and entropy_of(value) >= floor and not _NO_SECRET.search(value)
 
 
-def _is_bearer(value: bytes) -> bool:
+def _is_bearer_token(value: bytes) -> bool:
     return len(value) >= 16 and _looks_random(value, 3.0)
 
 
-def _is_login(value: bytes) -> bool:
+def _is_base64_login(value: bytes) -> bool:
     try:
         name, colon, password = base64.b64decode(value + b"=" * (-len(value) % 4)).partition(b":")
     except binascii.Error:
@@ -171,9 +170,7 @@ _BINARY = 8000  # a NUL among so many first bytes makes a file binary, as in git
 _SHORTEST, _LONGEST_PREFIX = 12, 30  # bytes of a token, and of a prefix
 
 _PUNCTUATION = b".~-"
-_WORD_BYTES = frozenset(
-    string.ascii_letters.encode() + string.digits.encode() + b"_/+=" + _PUNCTUATION
-)
+_WORD_BYTES = frozenset(f"{string.ascii_letters}{string.digits}_/+=".encode() + _PUNCTUATION)
 # Translation table: bytes that are not part of a word become spaces.
 _SPACED = bytes(byte if byte in _WORD_BYTES else 32 for byte in range(256))
 
@@ -183,7 +180,7 @@ _ESCAPED = re.compile(rb"\\[nrt]")
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class SecretHit:
     """A likely secret in a text: the name of the rule, and start and end in bytes."""
 
     rule: str
@@ -192,7 +189,7 @@ class Hit:
 
 
 @functools.cache
-def rules() -> tuple[tuple[str, str, str, float], ...]:
+def load_token_rules() -> tuple[tuple[str, str, str, float], ...]:
     """Return rules for tokens: name, prefixes, regular expression, minimum entropy."""
     path = os.path.join(os.path.dirname(__file__), "secret_rules.tsv")
     with open(path, encoding="ascii") as file:
@@ -203,7 +200,7 @@ def rules() -> tuple[tuple[str, str, str, float], ...]:
 @functools.cache
 def _rules_by_start() -> dict[bytes, list[Rule]]:
     rules_by_start: dict[bytes, list[Rule]] = {}
-    for rule_name, prefixes, regex, floor in rules():
+    for rule_name, prefixes, regex, floor in load_token_rules():
         for prefix in prefixes.encode().split():
             letter_cases = zip(prefix[:2], prefix[:2].upper(), strict=True)
             for pair in itertools.product(*map(set, letter_cases)):
@@ -212,32 +209,31 @@ def _rules_by_start() -> dict[bytes, list[Rule]]:
 
 
 @functools.cache
-def _compile(expression: str) -> re.Pattern[bytes]:
+def _compile_cached(expression: str) -> re.Pattern[bytes]:
     return re.compile(expression.encode())
 
 
-def find_hits(data: bytes) -> list[Hit]:
-    """Return the likely secrets in a text; of overlapping ones, only the first."""
+def find_hits(data: bytes) -> list[SecretHit]:
     # "\\nghp_…" in JSON: the "n" belongs to the line break, not to the token.
     text = _ESCAPED.sub(b"  ", data) if b"\\" in data else data
-    hits = [*_find_tokens(text), *(Hit(*match) for match in _find_by_context(data, text))]
-    first_hits: list[Hit] = []
+    hits = [*_find_tokens(text), *(SecretHit(*match) for match in _find_by_context(data, text))]
+    first_hits: list[SecretHit] = []
     for hit in sorted(hits, key=lambda hit: (hit.start, -hit.end)):
         if not first_hits or hit.start >= first_hits[-1].end:
             first_hits.append(hit)
     return first_hits
 
 
-def _find_tokens(text: bytes) -> Iterator[Hit]:
+def _find_tokens(text: bytes) -> Iterator[SecretHit]:
     last_end = 0
-    for start, candidates in sorted(_find_starts(text), key=lambda candidate: candidate[0]):
+    for start, candidates in sorted(_find_rule_starts(text), key=lambda candidate: candidate[0]):
         token = _match_token(text, start, candidates) if start >= last_end else None
         if token is not None:
             yield token
             last_end = token.end
 
 
-def _find_starts(text: bytes) -> Iterator[tuple[int, list[Rule]]]:
+def _find_rule_starts(text: bytes) -> Iterator[tuple[int, list[Rule]]]:
     rules_by_start = _rules_by_start()
     offset = 0
     # Splitting the text takes half the time of a regular expression for words.
@@ -266,19 +262,18 @@ def _find_rules(word: bytes, rules: dict[bytes, list[Rule]]) -> list[Rule]:
     return [rule for rule in rules.get(word[:2], ()) if word[: len(rule[0])].lower() == rule[0]]
 
 
-def _match_token(text: bytes, start: int, candidates: list[Rule]) -> Hit | None:
+def _match_token(text: bytes, start: int, candidates: list[Rule]) -> SecretHit | None:
     longest_hit = None
     for _, rule_name, expression, min_entropy in candidates:
-        match = _compile(expression).match(text, start)
+        match = _compile_cached(expression).match(text, start)
         if match is None or entropy_of(match[0]) < min_entropy or match[0].endswith(b"EXAMPLE"):
             continue
         if longest_hit is None or match.end() > longest_hit.end:
-            longest_hit = Hit(rule_name, *match.span())
+            longest_hit = SecretHit(rule_name, *match.span())
     return longest_hit
 
 
-def lines(data: bytes) -> list[tuple[Hit, int, bytes]]:
-    """Return each hit in a text file, with line number and secret; [] if binary."""
+def locate_hits(data: bytes) -> list[tuple[SecretHit, int, bytes]]:
     if b"\0" in data[:_BINARY]:
         return []
     hits, line_number, counted_end = [], 1, 0
@@ -289,11 +284,11 @@ def lines(data: bytes) -> list[tuple[Hit, int, bytes]]:
     return hits
 
 
-def masked(text: str) -> str:
+def mask_text(text: str) -> str:
     return mask_bytes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 
-def mask_bytes(data: bytes, hits: Sequence[Hit] | None = None) -> bytes:
+def mask_bytes(data: bytes, hits: Sequence[SecretHit] | None = None) -> bytes:
     pieces, previous_end = [], 0
     for hit in find_hits(data) if hits is None else hits:
         pieces += [data[previous_end : hit.start], MASK + f"{hit.rule}]".encode()]
@@ -308,28 +303,26 @@ _DIGEST_BYTES = 8
 _PATH, _DIGEST = b"path ", b"digest "
 
 
-class Settled:
+class SettledSecrets:
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
 
     def digest(self, secret: bytes) -> str:
-        """Return a keyed hash (16 hex digits), under which documents name a secret."""
         return hashlib.blake2b(secret, key=self._digest_key, digest_size=_DIGEST_BYTES).hexdigest()
 
     def is_settled(self, path: str, digest: str) -> bool:
         return not self._lines.isdisjoint((_DIGEST + digest.encode(), _PATH + _escape_path(path)))
 
-    def settle(self, name: str) -> bool:
-        """Mark a path or a secret's digest as harmless; return False if it was marked."""
+    def mark_as_harmless(self, name: str) -> bool:
         if not name:
             hint = "name a path or a digest from: git ckpt show ID"
             raise UsageError("the path or digest is empty", hint=hint)
-        line = _DIGEST + name.encode() if is_digest(name) else _PATH + _escape_path(name)
+        line = _DIGEST + name.encode() if is_secret_digest(name) else _PATH + _escape_path(name)
         if line in self._lines:
             return False
         path = os.path.join(self._repository.make_private_dir(), FILE)
         try:
-            with open(path, "ab", opener=private_dirs.create) as file:
+            with open(path, "ab", opener=private_dirs.open_private_file) as file:
                 file.write(line + b"\n")
         except OSError as error:
             raise CkptError(f"cannot write {path}: {error.strerror}") from None
@@ -339,7 +332,7 @@ class Settled:
     @functools.cached_property
     def _lines(self) -> frozenset[bytes]:
         path = os.path.join(self._repository.private_dir, FILE)
-        return frozenset(private_dirs.read(path).split(b"\n"))
+        return frozenset(private_dirs.read_private_file(path).split(b"\n"))
 
     @functools.cached_property
     def _digest_key(self) -> bytes:
@@ -348,21 +341,21 @@ class Settled:
             if os.path.lexists(path) and os.lstat(path).st_size == 0:
                 os.unlink(path)  # emptied by a power cut; passwords could be guessed without a key
             if not os.path.lexists(path):
-                scratch_path = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
+                scratch = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
                 with contextlib.suppress(FileExistsError):
                     try:
-                        private_dirs.append(scratch_path, os.urandom(32), flushed=True)
-                        os.link(scratch_path, path)  # atomic: concurrent processes get the same key
+                        private_dirs.append_to_private_file(scratch, os.urandom(32), flushed=True)
+                        os.link(scratch, path)  # atomic: concurrent processes get the same key
                     finally:
                         with contextlib.suppress(FileNotFoundError):
-                            os.unlink(scratch_path)
-            with open(path, "rb", opener=private_dirs.create) as file:
+                            os.unlink(scratch)
+            with open(path, "rb", opener=private_dirs.open_private_file) as file:
                 return file.read(64)
         except OSError:
             return os.urandom(32)  # saving works, but digests by this key cannot be settled
 
 
-def is_digest(text: str) -> bool:
+def is_secret_digest(text: str) -> bool:
     return len(text) == 2 * _DIGEST_BYTES and not text.strip("0123456789abcdef")
 
 
@@ -370,18 +363,17 @@ def _escape_path(path: str) -> bytes:
     return path.encode("utf-8", "surrogateescape").replace(b"\\", b"\\\\").replace(b"\n", b"\\n")
 
 
-def find_unsettled(repository: Repository, data: bytes) -> list[tuple[Hit, int, str]]:
-    """Return hits that the user has not settled, with line number and secret's hash."""
-    settled_hits = Settled(repository)
-    hits = [(hit, line, settled_hits.digest(secret)) for hit, line, secret in lines(data)]
+def find_unsettled_secrets(repository: Repository, data: bytes) -> list[tuple[SecretHit, int, str]]:
+    settled_hits = SettledSecrets(repository)
+    hits = [(hit, line, settled_hits.digest(secret)) for hit, line, secret in locate_hits(data)]
     return [hit for hit in hits if not settled_hits.is_settled("", hit[2])]
 
 
-def mask_unsettled(repository: Repository, data: bytes) -> bytes:
-    return mask_bytes(data, [hit for hit, *_ in find_unsettled(repository, data)])
+def mask_unsettled_secrets(repository: Repository, data: bytes) -> bytes:
+    return mask_bytes(data, [hit for hit, *_ in find_unsettled_secrets(repository, data)])
 
 
-def has_masks(data: bytes) -> bool:
+def has_masked_secrets(data: bytes) -> bool:
     return MASK in data
 
 
@@ -390,48 +382,47 @@ def has_masks(data: bytes) -> bool:
 MOST = 1000  # suspects per snapshot: a dump can contain any number
 
 
-def find_suspects(
+def find_suspected_secrets(
     index: PrivateIndex,
     files: str,
     paths: Sequence[bytes],
     stored: Mapping[bytes, bytes] | None = None,
 ) -> tuple[Suspect, ...]:
-    """Return likely secrets in `paths`; read contents from `stored` or tree `files`."""
     if stored is None:
-        contents = _read_files(index, files, paths)
+        contents = _read_small_files(index, files, paths)
     else:
         contents = ((path, stored.get(path, b"")) for path in paths)
     suspects: list[Suspect] = []
     for path, content in contents:
-        if len(content) <= LARGEST and (hits := lines(content)):
+        if len(content) <= LARGEST and (hits := locate_hits(content)):
             hit_rows = [(hit.rule, line, secret) for hit, line, secret in hits]
-            suspects += unsettled_suspects(index.repository, path, hit_rows)
+            suspects += list_unsettled_suspects(index.repository, path, hit_rows)
     return tuple(sorted(suspects, key=lambda suspect: (suspect.path, suspect.line))[:MOST])
 
 
-def unsettled_suspects(
+def list_unsettled_suspects(
     repository: Repository, path: bytes, hit_rows: Sequence[tuple[str, int, bytes]]
 ) -> list[Suspect]:
-    """Return a file's hits that are not settled; `hit_rows`: rule, line and secret."""
-    settled_hits, name = Settled(repository), quote_path(path)
+    settled_hits, name = SettledSecrets(repository), quote_path(path)
     hits = ((rule, line, settled_hits.digest(secret)) for rule, line, secret in hit_rows[:MOST])
     return [Suspect(name, *hit) for hit in hits if not settled_hits.is_settled(name, hit[2])]
 
 
-def _read_files(
+def _read_small_files(
     index: PrivateIndex, files: str, paths: Sequence[bytes]
 ) -> Iterator[tuple[bytes, bytes]]:
     top_dir = os.fsencode(index.repository.worktree or "")
-    small_paths = [path for path in paths if _is_small(os.path.join(top_dir, path))]
+    small_paths = [path for path in paths if _is_small_file(os.path.join(top_dir, path))]
     unsafe = {path for path in small_paths if b"\n" in path}  # cat-file takes one name per line
-    oids = {path: oid for path, _, oid, _, _ in index.entries() if path in unsafe} if unsafe else {}
+    entries = index.list_entries() if unsafe else ()
+    oids = {path: oid for path, _, oid, _, _ in entries if path in unsafe}
     object_names = [oids.get(path) or f"{files}:{os.fsdecode(path)}" for path in small_paths]
-    objects = index.repository.cat_file.contents(object_names, LARGEST) if object_names else ()
+    objects = index.repository.cat_file.read_contents(object_names, LARGEST) if object_names else ()
     contents = (stored_object[2] if stored_object is not None else b"" for stored_object in objects)
     return zip(small_paths, contents, strict=True)
 
 
-def _is_small(path: bytes) -> bool:
+def _is_small_file(path: bytes) -> bool:
     with contextlib.suppress(OSError):
         status = os.lstat(path)
         return stat.S_ISREG(status.st_mode) and 0 < status.st_size <= LARGEST

@@ -11,7 +11,7 @@ from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError, find_fetch_hint
 from gitckpt.git.repository import open_repository
 from gitckpt.model import arguments, ids
-from gitckpt.model.arguments import require, require_callable, require_path, require_text, strings
+from gitckpt.model.arguments import as_strings, require_callable, require_text, require_type
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import BusyError, NotFoundError, UsageError, WorktreeError
 from gitckpt.store.checkpoints import Checkpoints
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gitckpt.store.config.settings import Loosening
     from gitckpt.store.hooks.installation import Installation
     from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
-    from gitckpt.store.records.recorder import Guard
+    from gitckpt.store.records.recorder import LeaseGuard
     from gitckpt.store.restore.restorer import RestoreResult
     from gitckpt.store.restore.undo import UndoStep
     from gitckpt.store.retention.expiry import ExpireResult
@@ -73,9 +73,9 @@ class Store:
         "plumbing" (git commands), or "auto". Variables such as `GIT_DIR` are obeyed only if `path`
         is the current directory. Raises RepositoryError if there is no repository.
         """
-        require_path("path", path, as_text=True)
+        arguments.require_path("path", path, as_text=True)
         require_text("adapter", adapter)
-        require("listener", listener, (Listener, NoneType), "a Listener")
+        require_type("listener", listener, (Listener, NoneType), "a Listener")
         path_text = os.fspath(path)
         # Otherwise a program started by a hook would open the repository of the hook.
         is_current = not os.path.exists(path_text) or os.path.samefile(path_text, os.curdir)
@@ -102,12 +102,12 @@ class Store:
         """The id of the run for which gitckpt created this worktree; None if for no run."""
         from gitckpt.store.worktrees import ownership
 
-        owner = ownership.owner(self._checkpoints.repository)
+        owner = ownership.owner_of(self._checkpoints.repository)
         return owner.run if owner is not None else None
 
     def capture(self, limits: Limits | None = None) -> Worktree:
         """Store the worktree's files in git, for `record`; by default without a timeout."""
-        return self._checkpoints.capture(limits)
+        return self._checkpoints.capture_worktree(limits)
 
     def record(
         self,
@@ -118,7 +118,7 @@ class Store:
         start: str | None = None,
         key: str | None = None,
         base: str | None = None,
-        **details: Unpack[draft.Details],
+        **details: Unpack[draft.CheckpointDetails],
     ) -> Checkpoint:
         """Record a checkpoint, which is on disk when this method returns.
 
@@ -132,12 +132,12 @@ class Store:
 
         Raises UsageError, StateError, NotFoundError, RunExists, LeaseLost or BusyError.
         """
-        checkpoints, guard = self._checkpoints, self._guard(details)
+        checkpoints, guard = self._checkpoints, self._find_lease_guard(details)
         if isinstance(base, str) and base != "":
             # The running cat-file process checks a full oid; that of a tag must be peeled.
             object_info = checkpoints.repository.cat_file.info(base) if ids.is_oid(base) else None
             if object_info is None or object_info[1] != "commit":
-                base = checkpoints.repository.commit_or_unborn(base)
+                base = checkpoints.repository.resolve_commit_or_unborn(base)
         return checkpoints.record(
             label, state, worktree=worktree, start=start, key=key, base=base, guard=guard, **details
         )
@@ -151,15 +151,15 @@ class Store:
         start: str | None = None,
         key: str | None = None,
         if_changed: bool = False,
-        **details: Unpack[draft.Details],
+        **details: Unpack[draft.CheckpointDetails],
     ) -> Checkpoint:
         """Capture the worktree and record it; raise BusyError if HEAD keeps moving.
 
         With `if_changed`, return the checkpoint of this worktree's last capture, and record
         nothing, if files, index, HEAD and operation in progress are as that checkpoint has them.
         """
-        guard = self._guard(details)
-        require("if_changed", if_changed, bool, "True or False")
+        guard = self._find_lease_guard(details)
+        require_type("if_changed", if_changed, bool, "True or False")
         options: Any = {"limits": limits, "start": start, "key": key, "if_changed": if_changed}
         return self._checkpoints.save(label, state, guard=guard, **options, **details)
 
@@ -169,7 +169,7 @@ class Store:
 
     def raw(self, checkpoint_id: str) -> bytes:
         """Return the bytes of a checkpoint's document; raise the errors of `read`."""
-        return self._checkpoints.raw(checkpoint_id)
+        return self._checkpoints.read_document_bytes(checkpoint_id)
 
     def find(self, text: str) -> str:
         """Return the id of the checkpoint that a text names.
@@ -178,7 +178,7 @@ class Store:
         "latest:any", or at least 4 characters of the id of a checkpoint or run (for its newest
         checkpoint). Raises NotFoundError or AmbiguousError.
         """
-        return self._checkpoints.find(text)
+        return self._checkpoints.find_id(text)
 
     def list(self, query: Query | None = None) -> Sequence[CheckpointInfo]:
         """List the checkpoints that match a query, newest first; without one, list all."""
@@ -189,28 +189,28 @@ class Store:
         require_text("commit", commit)
         checkpoints = self._checkpoints
         try:
-            oid = checkpoints.repository.commit(commit) if commit else ""
+            oid = checkpoints.repository.resolve_commit(commit) if commit else ""
         except NotFoundError:
             if not ids.is_oid(commit):
                 raise
             oid = commit
-        return checkpoints.links(oid)
+        return checkpoints.find_linked(oid)
 
     def changed_files(self, entries: Sequence[CheckpointInfo]) -> Mapping[str, int]:
         """Map each checkpoint id to the number of files that differ from its commit."""
         from gitckpt.store.records import finder
 
         store = self._checkpoints
-        return finder.count_changes(store.repository, store.index, _require_entries(entries))
+        return finder.count_changed_files(store.repository, store.index, _require_entries(entries))
 
     def problems(self) -> Sequence[Problem]:
         """List the refs below `refs/checkpoints/` that are not valid checkpoints."""
-        return self._checkpoints.problems()
+        return self._checkpoints.list_problems()
 
     def replaced(self, entries: Sequence[CheckpointInfo]) -> Mapping[str, str]:
         """Map the id of each checkpoint that a fetch replaced to its document's old oid."""
         oids = {entry.id: entry.oid for entry in _require_entries(entries)}
-        return LocalCheckpoints.read(self._checkpoints.repository, oids).replaced(oids)
+        return LocalCheckpoints.read(self._checkpoints.repository, oids).replaced_oids(oids)
 
     def resume(
         self, checkpoint: Checkpoint | str, directory: str | os.PathLike[str] | None = None
@@ -221,7 +221,7 @@ class Store:
         """
         from gitckpt.store.worktrees import resumption
 
-        return resumption.resume(self._checkpoints, self._resolve(checkpoint), directory)
+        return resumption.resume_checkpoint(self._checkpoints, self._resolve(checkpoint), directory)
 
     def lost_worktrees(self) -> Sequence[LostWorktree]:
         """List linked worktrees that are gone but have files in a checkpoint, newest first."""
@@ -233,27 +233,25 @@ class Store:
         """Map paths of worktrees to the ids of the checkpoints that they were made from."""
         from gitckpt.store.worktrees import ownership
 
-        valid_ids = strings("checkpoint_ids", checkpoint_ids)
-        return dict(ownership.made_from(self._checkpoints.repository, valid_ids))
+        valid_ids = as_strings("checkpoint_ids", checkpoint_ids)
+        return dict(ownership.made_for_ids(self._checkpoints.repository, valid_ids))
 
     def rewritten(self) -> Sequence[CheckpointInfo]:
         """List checkpoints linked to commits that `git filter-repo` has rewritten."""
-        return self._checkpoints.rewritten()
+        return self._checkpoints.list_rewritten()
 
     def remove(self, checkpoint_ids: Collection[str]) -> int:
         """Remove checkpoints by full id; return how many refs of checkpoints it deleted.
 
         Raises NotFoundError before any change, or BusyError after some checkpoints were removed.
         """
-        for checkpoint_id in strings("checkpoint_ids", checkpoint_ids):
-            ids.require_id(checkpoint_id)
+        for checkpoint_id in as_strings("checkpoint_ids", checkpoint_ids):
+            ids.require_checkpoint_id(checkpoint_id)
         return self._checkpoints.remove(checkpoint_ids)
 
-    def _guard(self, details: draft.Details) -> Guard | None:
-        draft.require_known_names(
-            details
-        )  # checked here, because `Checkpoints` accepts more arguments
-        return self._checkpoints.find_guard(details.get("run"))
+    def _find_lease_guard(self, details: draft.CheckpointDetails) -> LeaseGuard | None:
+        draft.require_known_names(details)  # `Checkpoints` accepts more arguments
+        return self._checkpoints.find_lease_guard(details.get("run"))
 
     # Runs
 
@@ -272,7 +270,7 @@ class Store:
 
     def newest(self, run: str) -> Checkpoint:
         """Return a run's newest checkpoint; raise NotFoundError or InvalidCheckpoint."""
-        return self._checkpoints.heads.move_up_and_read(ids.require_run_id(run))
+        return self._checkpoints.heads.move_head_up_and_read(ids.require_run_id(run))
 
     def is_ours(self, checkpoint: Checkpoint | str) -> bool:
         """Return whether this clone wrote a checkpoint or the user decided to trust it."""
@@ -284,25 +282,25 @@ class Store:
         """List all runs with their status; sort by newest checkpoint, newest run first."""
         from gitckpt.store.runs import summary
 
-        return summary.list_summaries(self._checkpoints)
+        return summary.list_runs(self._checkpoints)
 
     def unfinished_runs(self) -> Sequence[RunInfo]:
         """List this worktree's unfinished runs that no process drives, newest first."""
         from gitckpt.store.runs import summary
 
-        return summary.unfinished(self._checkpoints)
+        return summary.list_unfinished_runs(self._checkpoints)
 
     def made_elsewhere(self, names: Iterable[str]) -> Mapping[str, str]:
         """Map ids of runs and checkpoints to the other worktrees that they were made in."""
         from gitckpt.store.runs import summary
 
-        return summary.find_made_elsewhere(self._checkpoints, strings("names", names))
+        return summary.find_made_in_others(self._checkpoints, as_strings("names", names))
 
     def history(self, run: str) -> History:
         """Return a run's history, phase by phase; raise NotFoundError without such a run."""
         from gitckpt.store.runs import summary
 
-        return summary.read(self._checkpoints, run)
+        return summary.read_history(self._checkpoints, run)
 
     def cancel(self, run: str, *, wait: float = 30.0) -> bool:
         """Stop the process that drives a run; return whether there was one.
@@ -310,28 +308,28 @@ class Store:
         The run can be resumed. Raises CkptError if the process still runs after `wait` seconds. If
         `wait` is 0, this only asks the process to stop, and does not wait.
         """
-        from gitckpt.store.leases.leases import cancel
+        from gitckpt.store.leases.leases import cancel_driver
 
         arguments.require_seconds("wait", wait)
         leases, announce = self._checkpoints.leases, self._checkpoints.announce
-        return cancel(leases, ids.require_run_id(run), wait=wait, tell=announce)
+        return cancel_driver(leases, ids.require_run_id(run), wait=wait, tell=announce)
 
     def take_over(self, run: str, *, holder: str = "a program") -> None:
         """Release the lease of a run if its driver is stalled; otherwise raise LeaseHeld."""
         require_text("holder", holder)
         checkpoints = self._checkpoints
         checkpoints.heads.read(ids.require_run_id(run))
-        checkpoints.leases.acquire(run, holder, take_over=True).release()
+        checkpoints.leases.acquire_lease(run, holder, take_over=True).release_lease()
 
     def run_of(self, key: str) -> str | None:
         """Return the id of the run that `record` started with this key, or None."""
-        return self._checkpoints.claim(key).run()
+        return self._checkpoints.claim_of_key(key).existing_run()
 
     def latest_resumable(self) -> Checkpoint | None:
         """Return this worktree's newest checkpoint of an unfinished run or phase."""
         from gitckpt.store.runs import summary
 
-        return summary.latest_resumable(self._checkpoints)
+        return summary.find_resumable(self._checkpoints)
 
     def remove_run(self, run: str) -> int:
         """Remove a run, its worktree, lease and files; return how many checkpoints it had.
@@ -366,23 +364,26 @@ class Store:
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
-        source, raw_paths = self._resolve(checkpoint), [] if paths is None else _encode_paths(paths)
+        source = self._resolve(checkpoint)
+        raw_paths = [] if paths is None else _encode_paths(paths)
         options = {"index": index, "dry_run": dry_run, "trusted": trust}
-        return restorer.restore(self._checkpoints, source, raw_paths, announce=announce, **options)
+        return restorer.restore_checkpoint(
+            self._checkpoints, source, raw_paths, announce=announce, **options
+        )
 
     def undo(self, *, dry_run: bool = False, announce: _Announce = lambda _: None) -> RestoreResult:
         """Revert this worktree's newest `restore`; raise NotFoundError without one."""
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
-        return restorer.undo(self._checkpoints, dry_run=dry_run, announce=announce)
+        return restorer.undo_restore(self._checkpoints, dry_run=dry_run, announce=announce)
 
     def redo(self, *, dry_run: bool = False, announce: _Announce = lambda _: None) -> RestoreResult:
         """Repeat the `restore` that `undo` reverted; raise NotFoundError without one."""
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
-        return restorer.redo(self._checkpoints, dry_run=dry_run, announce=announce)
+        return restorer.redo_restore(self._checkpoints, dry_run=dry_run, announce=announce)
 
     def undo_steps(self) -> Sequence[UndoStep]:
         """List the restores that `undo` can revert, then the ones `redo` can repeat."""
@@ -413,22 +414,23 @@ class Store:
         from gitckpt.store.snapshot import comparison, manifest
 
         checkpoints, paths = self._checkpoints, arguments.as_paths(paths)
-        old, new = self._resolve(before), None if after is None else self._resolve(after)
+        old, new = (self._resolve(before), None if after is None else self._resolve(after))
         # First check for missing objects: a capture of the same files would write them again.
-        manifest.files_of(checkpoints.repository, old)
+        manifest.files_tree(checkpoints.repository, old)
         if new is not None:
             place = f"in checkpoint {new.id[: ids.SHORT]}"
             second_files = new.tree, new.git_sha
         elif checkpoints.repository.worktree is not None:
             place = "among the captured files here"
-            second_files = checkpoints.capture(recursive=False).tree, checkpoints.objects.head()[0]
+            captured_tree = checkpoints.capture_worktree(recursive=False).tree
+            second_files = captured_tree, checkpoints.objects.read_head()[0]
         else:
             hint = "compare two checkpoints: git ckpt diff ID ID"
             raise WorktreeError("there is no worktree here to compare with", hint=hint)
-        pairs = (old.tree, old.git_sha), second_files
-        trees = comparison.comparable_trees(checkpoints.repository, checkpoints.objects, *pairs)
+        pairs, repository = ((old.tree, old.git_sha), second_files), checkpoints.repository
+        trees = comparison.make_comparable_trees(repository, checkpoints.objects, *pairs)
         self._require_matches(trees, paths, f"in checkpoint {old.id[: ids.SHORT]} or {place}")
-        return self._compare(*trees, paths, options)
+        return self._diff(*trees, paths, options)
 
     def diff_commit(
         self,
@@ -440,30 +442,30 @@ class Store:
         """Return `git diff` from a checkpoint's linked commit to its captured files."""
         from gitckpt.store.snapshot import manifest
 
-        repository, full_checkpoint = self._checkpoints.repository, self._resolve(checkpoint)
+        repository, full_checkpoint = (self._checkpoints.repository, self._resolve(checkpoint))
         commit_tree = manifest.tree_of_files(repository, None, full_checkpoint.git_sha)
-        files_tree = manifest.files_of(repository, full_checkpoint)
-        return self._compare(commit_tree, files_tree, arguments.as_paths(paths), options)
+        files_tree = manifest.files_tree(repository, full_checkpoint)
+        return self._diff(commit_tree, files_tree, arguments.as_paths(paths), options)
 
     def _require_matches(self, trees: Sequence[str], paths: Sequence[_Path], where: str) -> None:
         empty_tree = object_id("tree", b"", self._checkpoints.repository.object_format)
         unmatched_paths = [  # perhaps typos
             os.fsdecode(path)
             for path in paths
-            if not any(self._compare(empty_tree, tree, [path], ["--name-only"]) for tree in trees)
+            if not any(self._diff(empty_tree, tree, [path], ["--name-only"]) for tree in trees)
         ]
         if unmatched_paths:
             hint = "paths are relative to the current directory; see: git ckpt diff ID --stat"
             shown_paths = arguments.join_first(unmatched_paths)
             raise NotFoundError(f"no file {where} matches {shown_paths}", hint=hint)
 
-    def _compare(self, old: str, new: str, paths: Sequence[_Path], options: Sequence[str]) -> bytes:
+    def _diff(self, old: str, new: str, paths: Sequence[_Path], options: Sequence[str]) -> bytes:
         repository = self._checkpoints.repository
         try:
             cwd = ["-C", os.getcwd()] if repository.worktree else []
         except FileNotFoundError:  # deleted: paths are relative to the top
             cwd = []
-        options = arguments.as_words("options", options)
+        options = arguments.as_command_words("options", options)
         command = [*cwd, "diff", "--no-color", *options, old, new, "--", *map(os.fsdecode, paths)]
         try:
             return repository.git.run(*command).out
@@ -478,28 +480,30 @@ class Store:
         """Return a captured file's content; with `beside`, of a file from `beside()`."""
         from gitckpt.store.snapshot import manifest
 
-        require_path("path", path)
-        repository, full_checkpoint = self._checkpoints.repository, self._resolve(checkpoint)
+        arguments.require_path("path", path)
+        repository, full_checkpoint = (self._checkpoints.repository, self._resolve(checkpoint))
         return manifest.content(repository, full_checkpoint, os.fsencode(path), beside=beside)
 
     def beside(self, checkpoint: Checkpoint | str) -> Sequence[str]:
         """List a run's inputs and phase outputs, which are stored outside its worktree."""
         from gitckpt.store.runs import run_files
 
-        return run_files.names(self._checkpoints.repository, self._resolve(checkpoint).tree)
+        repository = self._checkpoints.repository
+        return run_files.list_run_files(repository, self._resolve(checkpoint).tree)
 
     def masked(self, checkpoint: Checkpoint | str) -> Sequence[str]:
         """List the files of `beside()` in which gitckpt has masked likely secrets."""
         from gitckpt.store.runs import run_files
 
-        return run_files.list_masked(self._checkpoints.repository, self._resolve(checkpoint).tree)
+        repository = self._checkpoints.repository
+        return run_files.list_masked_files(repository, self._resolve(checkpoint).tree)
 
     def extras(self, checkpoint: Checkpoint | str) -> Extras:
         """Return properties of the captured files that a git tree cannot express."""
         from gitckpt.store.snapshot import manifest
 
         store = self._checkpoints
-        return manifest.extras(store.repository, store.objects, self._resolve(checkpoint))
+        return manifest.read_extras(store.repository, store.objects, self._resolve(checkpoint))
 
     def diff_states(
         self, before: Checkpoint | str, after: Checkpoint | str
@@ -507,7 +511,8 @@ class Store:
         """List the values that differ between the states of two checkpoints."""
         from gitckpt.model import jsonable
 
-        return jsonable.compare(dict(self._resolve(before).state), dict(self._resolve(after).state))
+        old, new = (dict(self._resolve(checkpoint).state) for checkpoint in (before, after))
+        return jsonable.compare_states(old, new)
 
     def _resolve(self, checkpoint: Checkpoint | str) -> Checkpoint:
         if isinstance(checkpoint, Checkpoint):
@@ -518,7 +523,7 @@ class Store:
 
     def policy(self) -> Policy:
         """Return the retention policy that `gitckpt.toml` and git's configuration define."""
-        return self._checkpoints.rules.read().policy
+        return self._checkpoints.settings_reader.read_settings().policy
 
     def expire(
         self,
@@ -531,12 +536,13 @@ class Store:
         from gitckpt.model.policy import Policy
         from gitckpt.store.retention import expiry, maintenance
 
-        require("policy", policy, (Policy, NoneType), "a Policy")
+        require_type("policy", policy, (Policy, NoneType), "a Policy")
         require_callable("progress", progress)
         store = self._checkpoints
-        result = expiry.expire(store, policy or self.policy(), dry_run=dry_run, progress=progress)
+        policy = policy or self.policy()
+        result = expiry.expire_checkpoints(store, policy, dry_run=dry_run, progress=progress)
         if not dry_run:
-            maintenance.pack(store.repository)
+            maintenance.pack_repository(store.repository)
         return result
 
     def settle(self, what: str) -> bool:
@@ -544,25 +550,25 @@ class Store:
 
         `what` is a path, or a digest from `worktree.suspects`. Returns False if known before.
         """
-        from gitckpt.store.secrets import Settled
+        from gitckpt.store.secrets import SettledSecrets
 
         require_text("what", what)
-        require_path("what", what)
-        return Settled(self._checkpoints.repository).settle(what)
+        arguments.require_path("what", what)
+        return SettledSecrets(self._checkpoints.repository).mark_as_harmless(what)
 
     def loosened(self) -> Loosening | None:
         """Return the defaults that `gitckpt.toml` weakens; None if it weakens none."""
         from gitckpt.store.config import settings
 
-        current_settings = settings.read(self._checkpoints.repository)
-        current_settings.require_correct()
+        current_settings = settings.read_settings(self._checkpoints.repository)
+        current_settings.require_valid_settings()
         return current_settings.loosened
 
     def allow(self, loosened: Loosening) -> None:
         """Let `gitckpt.toml` weaken these defaults in this clone, until the file changes."""
         from gitckpt.store.config import settings
 
-        require("loosened", loosened, settings.Loosening, "what Store.loosened returned")
+        require_type("loosened", loosened, settings.Loosening, "what Store.loosened returned")
         settings.record_approval(self._checkpoints.repository, [loosened.digest])
 
     def disallow(self) -> bool:
@@ -592,8 +598,8 @@ class Store:
         if repair:
             with contextlib.suppress(BusyError):  # queued notes are not an error
                 self._checkpoints.write_links()
-        only = None if only is None else strings("only", only)
-        return verification.verify(
+        only = None if only is None else as_strings("only", only)
+        return verification.verify_repository(
             self._checkpoints, repair=repair, contents=contents, only=only, progress=progress
         )
 
@@ -612,7 +618,7 @@ class Store:
         """Measure the disk usage of checkpoints, worktrees and gitckpt's own files."""
         from gitckpt.store import usage
 
-        return usage.measure(self._checkpoints)
+        return usage.measure_usage(self._checkpoints)
 
     def install(self, hooks: str = "auto") -> Installation:
         """Install git hooks, which record each commit, and `gitckpt.toml`.
@@ -623,8 +629,8 @@ class Store:
         from gitckpt.store import setup
         from gitckpt.store.retention import maintenance
 
-        result = setup.install(self._checkpoints.repository, hooks)
-        maintenance.record_never_ran_if_new(self._checkpoints.repository)
+        result = setup.install_hooks(self._checkpoints.repository, hooks)
+        maintenance.record_never_maintained_if_new(self._checkpoints.repository)
         return result
 
     def outlook(self) -> str:
@@ -633,16 +639,17 @@ class Store:
         The result is "recorded", "missed" (the user must act), "none" (installed without hooks) or
         "not installed".
         """
-        from gitckpt.git.command import require_git
+        from gitckpt.git.command import require_git_version
         from gitckpt.store.hooks import installation
 
-        return installation.predict_next_commit(self._checkpoints.repository, version=require_git())
+        repository = self._checkpoints.repository
+        return installation.predict_next_commit(repository, version=require_git_version())
 
     def uninstall(self) -> Installation:
         """Remove what `install` added, but keep checkpoints and other tools' hook lines."""
         from gitckpt.store import setup
 
-        return setup.uninstall(self._checkpoints.repository)
+        return setup.uninstall_hooks(self._checkpoints.repository)
 
 
 def _encode_paths(paths: Sequence[_Path]) -> list[bytes]:
@@ -657,10 +664,10 @@ def _encode_paths(paths: Sequence[_Path]) -> list[bytes]:
 def _require_entries(entries: Sequence[CheckpointInfo]) -> Sequence[CheckpointInfo]:
     from gitckpt.store.records.entry import CheckpointInfo
 
-    require("entries", entries, Iterable, "a list of entries")
+    require_type("entries", entries, Iterable, "a list of entries")
     return arguments.as_tuple("entries", entries, CheckpointInfo, "a CheckpointInfo")
 
 
-def inside(store: Store) -> Checkpoints:
-    require("store", store, Store, "a Store")
+def checkpoints_of_store(store: Store) -> Checkpoints:
+    require_type("store", store, Store, "a Store")
     return store._checkpoints  # noqa: SLF001 - the only access to it

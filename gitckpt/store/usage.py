@@ -11,13 +11,13 @@ import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from gitckpt.git.files import private_dirs
-from gitckpt.git.files.refs_stat import measure_packed
+from gitckpt.git.files.refs_stat import measure_packed_refs
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.worktree import administration
 from gitckpt.model.errors import InvalidCheckpoint
 from gitckpt.model.values import dataclass
 from gitckpt.store.records import index, ref_names
-from gitckpt.store.records.ref_names import Owner
+from gitckpt.store.records.ref_names import WorktreeOwner
 from gitckpt.store.retention import sweep, worktree
 from gitckpt.store.runs import run_files
 from gitckpt.store.worktrees import ownership, resumption
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
     from gitckpt.store.checkpoints import Checkpoints
 
-    _Worktree = tuple[str, str | None, Owner | None]
+    _Worktree = tuple[str, str | None, WorktreeOwner | None]
 
 _BUFFERED = {"GIT_FLUSH": "0"}
 _WALK = ("rev-list", "--objects", "--no-object-names", "--missing=allow-any", "--ignore-missing")
@@ -60,7 +60,7 @@ def _find_exclusive_objects(
     for oids in roots:
         reached_oids: set[str] = set()
         if oids:
-            # Skips the history of other refs, but not all of their trees: `discard` does that.
+            # Skips the history of other refs, but not all their trees: `discard_foreign` does that.
             revs = [*oids, *(f"^{oid}" for oid in tips)]
             rev_list_options = ["--not", *exclude_options, "--not", "--stdin"]
             is_complete &= _list_reachable(repository, rev_list_options, revs, reached_oids.update)
@@ -84,7 +84,6 @@ def _list_reachable(
     revs: Collection[str],
     take: Callable[[Iterator[str]], object],
 ) -> bool:
-    """Pass the oids that `git rev-list` prints to `take`; return if git succeeded."""
 
     def decode(lines: list[bytes]) -> None:
         take(line.decode("ascii") for line in lines)
@@ -112,15 +111,14 @@ def _read_sizes(repository: Repository, oids: Collection[str]) -> dict[str, Stor
     return by_oid
 
 
-class Measure:
+class DiskMeasure:
     """Count files, hard links once, but skip the absolute paths in `excluded`."""
 
     def __init__(self, excluded: Collection[str] = ()) -> None:
         self._excluded = frozenset(excluded)
         self._seen: set[tuple[int, int]] = set()
 
-    def of(self, path: str) -> tuple[int, int]:
-        """Return the number of files below a path, and their bytes on disk."""
+    def measure_path(self, path: str) -> tuple[int, int]:
         file_count, size, pending_paths = 0, 0, [path]
         while pending_paths:
             current_path = pending_paths.pop()
@@ -205,26 +203,26 @@ class Usage:
         return size + sum(amount.bytes or 0 for amount in amounts)
 
 
-def measure(store: Checkpoints) -> Usage:
+def measure_usage(store: Checkpoints) -> Usage:
     repository = store.repository
-    all_refs = list(store.refs.iterate(*_SPACES))
+    all_refs = list(store.refs.iterate_refs(*_SPACES))
     refs = {ref: oid for ref, oid in all_refs if not ref_names.is_foreign(ref)}
     foreign_oids = sorted({oid for ref, oid in all_refs if ref_names.is_foreign(ref)})
-    object_groups, is_complete = _find_objects(repository, refs, foreign_oids)
+    object_groups, is_complete = _find_stored_objects(repository, refs, foreign_oids)
     documents, files, leases, links = object_groups
-    worktree_root = resumption.known_root(repository) or ""
+    worktree_root = resumption.known_worktrees_dir(repository) or ""
     worktrees = _list_worktrees(repository, worktree_root)
     paths = [path for path, _, _ in worktrees]
     leftovers = _find_leftovers(repository, {*map(os.path.dirname, paths), worktree_root})
-    counter = Measure([*leftovers, *paths, *map(os.path.realpath, paths)])
-    statuses = _read_statuses(store, refs, {owner.run for _, _, owner in worktrees if owner})
+    counter = DiskMeasure([*leftovers, *paths, *map(os.path.realpath, paths)])
+    statuses = _read_run_statuses(store, refs, {owner.run for _, _, owner in worktrees if owner})
     worktree_uses = []
     for path, git_dir, owner in worktrees:
         if git_dir is None or owner is None:
-            worktree_uses.append(WorktreeUse(path, None, FORGOTTEN, *counter.of(path)))
+            worktree_uses.append(WorktreeUse(path, None, FORGOTTEN, *counter.measure_path(path)))
         else:
-            number, size = counter.of(os.path.realpath(path))
-            size += counter.of(git_dir)[1]
+            number, size = counter.measure_path(os.path.realpath(path))
+            size += counter.measure_path(git_dir)[1]
             worktree_uses.append(WorktreeUse(path, owner.run, statuses[owner.run], number, size))
     index_path = os.path.join(repository.private_dir, index.FILE)
     index_files = [f"{index_path}{suffix}" for suffix in ("", "-wal", "-shm")]
@@ -236,16 +234,16 @@ def measure(store: Checkpoints) -> Usage:
         links=Amount(sum(item.kind == "blob" for item in links), _sum_sizes(links)),
         refs=_measure_refs(repository, refs),
         worktrees=sorted(worktree_uses, key=lambda worktree: (-worktree.bytes, worktree.path)),
-        run_files=_sum_files(counter, filter(os.path.isdir, [run_files.runs_dir(repository)])),
+        run_files=_sum_files(counter, filter(os.path.isdir, [run_files.run_files_dir(repository)])),
         index=_sum_files(counter, index_files),
-        private=_sum_files(Measure([*leftovers, *index_files]), [repository.private_dir]),
+        private=_sum_files(DiskMeasure([*leftovers, *index_files]), [repository.private_dir]),
         leftovers=_sum_by_kind(leftovers),
         loose=Amount(len(loose_objects), _sum_sizes(loose_objects)),
         is_complete=is_complete,
     )
 
 
-def _find_objects(
+def _find_stored_objects(
     repository: Repository, refs: Mapping[str, str], tips: Sequence[str]
 ) -> tuple[list[list[StoredObject]], bool]:
     document_oids = {oid for ref, oid in refs.items() if ref.startswith(_HEADS)}
@@ -269,21 +267,21 @@ def _sum_sizes(objects: Iterable[StoredObject]) -> int:
 def _measure_refs(repository: Repository, refs: Mapping[str, str]) -> Amount:
     if repository.has_reftable:
         return Amount(len(refs), None)
-    file_counter = Measure()
-    size = sum(file_counter.of(os.path.join(repository.common_dir, ref))[1] for ref in refs)
-    return Amount(len(refs), size + measure_packed(repository, refs))
+    measure = DiskMeasure().measure_path
+    size = sum(measure(os.path.join(repository.common_dir, ref))[1] for ref in refs)
+    return Amount(len(refs), size + measure_packed_refs(repository, refs))
 
 
 def _list_worktrees(repository: Repository, root: str) -> list[_Worktree]:
     """List gitckpt's worktrees; if git does not list one, only its path is known."""
     worktrees: list[_Worktree] = []
     registered_paths = set()
-    for git_dir, path in administration.registered(repository):
+    for git_dir, path in administration.list_worktrees(repository):
         registered_paths.add(os.path.realpath(path))
         owner = ownership.owner_in(git_dir)
         if owner is not None:
             worktrees.append((path, git_dir, owner))
-    unfinished_paths = set(ownership.list_unfinished(root))
+    unfinished_paths = set(ownership.list_half_made(root))
     for name in names_in(root):
         path = os.path.join(root, name)
         is_new = path not in unfinished_paths and os.path.realpath(path) not in registered_paths
@@ -300,7 +298,7 @@ def _is_created_by_us(repository: Repository, path: str) -> bool:
     return git_dir is not None and administration.owns_git_dir(repository, git_dir)
 
 
-def _read_statuses(
+def _read_run_statuses(
     store: Checkpoints, refs: Mapping[str, str], runs: set[str | None]
 ) -> dict[str | None, str]:
     # Only the heads are read: reading more would write the index.
@@ -319,11 +317,11 @@ def _read_statuses(
 
 def _find_leftovers(repository: Repository, roots: Collection[str]) -> dict[str, tuple[str, bool]]:
     due_paths = sweep.find_leftover_files(repository)
-    paths = sweep.scratch_files(repository)
-    leftovers = {path: (sweep.scratch_kind_of(path), path in due_paths) for path in paths}
+    paths = sweep.list_all_scratch_files(repository)
+    leftovers = {path: (sweep.file_name_pattern_of(path), path in due_paths) for path in paths}
     for root in roots:
         pattern = f"{ownership.BEING_MADE}*"
-        leftovers |= dict.fromkeys(ownership.list_unfinished(root), (pattern, False))
+        leftovers |= dict.fromkeys(ownership.list_half_made(root), (pattern, False))
     # Where there is no worktree any more, only the note of a removal names its scaffold.
     for path in worktree.list_interrupted_removals(repository):
         kind_and_due = f"ckpt/{os.path.basename(path).partition('.')[0]}.*", True
@@ -332,14 +330,14 @@ def _find_leftovers(repository: Repository, roots: Collection[str]) -> dict[str,
 
 
 def _sum_by_kind(leftovers: Mapping[str, tuple[str, bool]]) -> list[Leftover]:
-    file_counter = Measure()
+    file_counter = DiskMeasure()
     rows: dict[str, list[tuple[int, int, int, int]]] = {}
     for path, (kind, is_due) in sorted(leftovers.items()):
-        size = file_counter.of(path)[1]
+        size = file_counter.measure_path(path)[1]
         rows.setdefault(kind, []).append((1, size, int(is_due), size if is_due else 0))
     return [Leftover(kind, *map(sum, zip(*rows[kind], strict=True))) for kind in sorted(rows)]
 
 
-def _sum_files(measure: Measure, paths: Iterable[str]) -> Amount:
-    totals = [measure.of(path) for path in paths]
+def _sum_files(measure: DiskMeasure, paths: Iterable[str]) -> Amount:
+    totals = [measure.measure_path(path) for path in paths]
     return Amount(sum(file_count for file_count, _ in totals), sum(size for _, size in totals))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gitckpt import ConfigError
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.store.config import settings
 from tests.conftest import Checkout
 from tests.durable.stage import Stage, stage
@@ -53,7 +53,7 @@ class TestBegin:
         commit = main_checkout.commit("a mistake", **{"gitckpt.toml": MISTAKE})
         main_checkout.git("symbolic-ref", "HEAD", "refs/heads/unborn")
         with pytest.raises(ConfigError) as caught:
-            settings.require_correct(discover(str(main_checkout.path)), commit)
+            settings.require_valid_settings_at(discover_repository(str(main_checkout.path)), commit)
         assert caught.value.message == f"{commit[:10]}:{SAID}"
 
     def test_what_git_config_overrides_is_not_judged(self, main_checkout: Checkout) -> None:
@@ -61,14 +61,14 @@ class TestBegin:
             "a mistake", **{"gitckpt.toml": "[retention]\nkeep_last = -1\n"}
         )
         main_checkout.git("config", "ckpt.keepLast", "5")
-        settings.require_correct(discover(str(main_checkout.path)), commit)
+        settings.require_valid_settings_at(discover_repository(str(main_checkout.path)), commit)
 
     def test_a_link_and_what_a_filter_makes_something_else_of_are_not_judged_by_the_blob(
         self, main_checkout: Checkout
     ) -> None:
-        repository = discover(str(main_checkout.path))
+        repository = discover_repository(str(main_checkout.path))
         (main_checkout.path / "gitckpt.toml").symlink_to("[elsewhere")
-        settings.require_correct(repository, main_checkout.commit("a link", other="x"))
+        settings.require_valid_settings_at(repository, main_checkout.commit("a link", other="x"))
         (main_checkout.path / "gitckpt.toml").unlink()
         main_checkout.git("config", "filter.turn.clean", "tr a-z n-za-m")
         main_checkout.git("config", "filter.turn.smudge", "tr a-z n-za-m")
@@ -77,7 +77,7 @@ class TestBegin:
             "turned", **attributes, **{"gitckpt.toml": "[retention]\nkeep_last = 3\n"}
         )
         assert "retention" not in main_checkout.git("cat-file", "-p", f"{commit}:gitckpt.toml")
-        settings.require_correct(repository, commit)
+        settings.require_valid_settings_at(repository, commit)
 
 
 class TestEnd:

@@ -133,9 +133,9 @@ def test_demo_refuses_a_directory_that_is_there(tmp_path: Path) -> None:
 
 def test_demo_fails_when_a_proof_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     showing = module._Demo(str(tmp_path))
-    showing.prove("one and one is two", True)
-    showing.prove("one and one is three", False)
-    assert showing.conclude() is False
+    showing.check("one and one is two", True)
+    showing.check("one and one is three", False)
+    assert showing.print_conclusion() is False
     out = capsys.readouterr().out
     assert out.startswith("  ok: one and one is two\n  FAILED: one and one is three\n")
     assert "\nNOT everything was restored: see the lines that begin with FAILED.\n" in out

@@ -43,7 +43,7 @@ QUICK = [name for name in COMMANDS if name not in quick.TYPER_ONLY]
 
 @functools.cache
 def typer_group() -> Any:
-    return app.build()
+    return app.build_app()
 
 
 def parameters(name: str) -> list[Any]:
@@ -96,9 +96,9 @@ def test_every_command_loads() -> None:
 def test_plain_calls_are_understood(
     name: str, words: list[str], understood: dict[str, object]
 ) -> None:
-    assert quick.parse(COMMANDS[name](), words) == understood
-    assert quick.prepare_call([name, *words]) is not None
-    assert quick.prepare_call(["-q", "-C", "list", name, *words]) is not None
+    assert quick.parse_words(COMMANDS[name](), words) == understood
+    assert quick.prepare_command_call([name, *words]) is not None
+    assert quick.prepare_command_call(["-q", "-C", "list", name, *words]) is not None
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_plain_calls_are_understood(
     ],
 )
 def test_everything_else_is_left_to_typer(line: list[str]) -> None:
-    assert quick.prepare_call(line) is None
+    assert quick.prepare_command_call(line) is None
 
 
 PARTS = 3
@@ -184,7 +184,7 @@ def test_what_the_quick_door_understands_typer_understands_the_same(
             st.one_of(st.sampled_from(known or WORDS), st.sampled_from(vocabulary)), max_size=5
         )
     )
-    found = quick.parse(COMMANDS[name](), words)
+    found = quick.parse_words(COMMANDS[name](), words)
     if found is not None and "paths" not in found:
         context = typer_group().commands[name].make_context(name, list(words))
         assert given_values(found) == given_values(context.params)
@@ -203,7 +203,7 @@ def test_what_the_quick_door_understands_before_a_command_typer_understands_the_
 ) -> None:
     line = [*words, "save"]
     at = quick.command_index(line)
-    found = quick.parse(options.apply_global, line[:at])
+    found = quick.parse_words(options.apply_globals, line[:at])
     if found is not None and at < len(line):
         context = typer_group().make_context("git ckpt", line)
         assert given_values(found) == given_values(context.params)
@@ -246,9 +246,9 @@ def test_both_doors_do_the_same(
     )
     words = [each.replace("TOP", str(main_checkout.path)) for each in line]
     at = tmp_path if "-C" in line else main_checkout
-    assert quick.prepare_call(words) is not None
+    assert quick.prepare_command_call(words) is not None
     quickly = ckpt(*words, at=at, stdin="{}")
-    monkeypatch.setattr(quick, "prepare_call", lambda _: None)
+    monkeypatch.setattr(quick, "prepare_command_call", lambda _: None)
     slowly = ckpt(*words, at=at, stdin="{}")
     assert quickly.code == slowly.code
     assert normal(quickly.out, main_checkout) == normal(slowly.out, main_checkout)
@@ -292,7 +292,7 @@ def test_errors_end_alike_behind_both_doors(
     monkeypatch.setattr("gitckpt.cli.main._discard_output", lambda: None)
     monkeypatch.setattr(Store, "find", fall)
     if door == "Typer":
-        monkeypatch.setattr(quick, "prepare_call", lambda _: None)
+        monkeypatch.setattr(quick, "prepare_command_call", lambda _: None)
     done = ckpt("show", "abcd", at=main_checkout)
     assert (done.code, done.out) == (outcome.code, outcome.out)
     assert done.err.startswith(outcome.err)

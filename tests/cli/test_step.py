@@ -60,11 +60,7 @@ class TestReports:
         )
         assert step(
             "progress", "PLAN", "--task", "Designing", "--current-phase", "2", "--total-phases", "5"
-        ) == (
-            0,
-            "ID\n",
-            "PLAN is IN_PROGRESS\n",
-        )
+        ) == (0, "ID\n", "PLAN is IN_PROGRESS\n")
         assert step("pass", "PLAN", "-m", "five tasks") == (
             0,
             "ID\n",
@@ -682,9 +678,9 @@ class TestRuns:
         self, main_checkout: Checkout, spawn: Spawn
     ) -> None:
         script = (
-            "import os, signal; from gitckpt.store.records.recorder import Recorder;"
-            "Recorder._write = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL); from "
-            "gitckpt.__main__ import main; main()"
+            "import os, signal; from gitckpt.store.records.recorder import CheckpointRecorder;"
+            "CheckpointRecorder._write_documents = lambda *a, **k: "
+            "os.kill(os.getpid(), signal.SIGKILL); from gitckpt.__main__ import main; main()"
         )
         killed = spawn(
             "step",
@@ -752,11 +748,7 @@ class TestRuns:
             record["started_at"],
             record["tasks"]["1.1"]["status"],
             record["tasks"]["1.1"]["notes"],
-        ) == (
-            "2026-02-13T00:00:00",
-            "FAILED",
-            "red",
-        )
+        ) == ("2026-02-13T00:00:00", "FAILED", "red")
 
     def test_sup_10_a_lock_of_somebody_who_is_dead_is_no_obstacle(
         self, ckpt: Ckpt, main_checkout: Checkout
@@ -821,9 +813,5 @@ class TestIds:
             ),
         )
         done = ckpt("step", "pass", "PLAN", "--track", "t", "--id", "mine", at=main_checkout)
-        assert done == (
-            2,
-            "",
-            "error: 'mine' is not a UUIDv4\nhint: run: uuidgen --random\n",
-        )
+        assert done == (2, "", "error: 'mine' is not a UUIDv4\nhint: run: uuidgen --random\n")
         assert main_checkout.fingerprint() == before

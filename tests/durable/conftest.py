@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from gitckpt import Attempt, Checkpoint, PhaseOptions, Query, Run, Store
-from gitckpt.durable.run.attempts import USUAL, CurrentAttempt, Session
+from gitckpt.durable.run.attempts import USUAL, CurrentAttempt, RunSession
 from gitckpt.durable.run.opener import reopen_run
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout, Clock, Ids, repository_of
 from tests.store import working
 
@@ -89,8 +89,10 @@ def go_on(
     accept_changes: bool = False,
 ) -> Run:
     """Resume a run that waits with the given sleep."""
-    opening = reopen_run(inside(store), run, adapter="plumbing", accept_changes=accept_changes)
-    return Run(Session(opening, sleep or time.sleep))
+    opening = reopen_run(
+        checkpoints_of_store(store), run, adapter="plumbing", accept_changes=accept_changes
+    )
+    return Run(RunSession(opening, sleep or time.sleep))
 
 
 def labels(store: Store, run: str) -> list[str]:
@@ -111,7 +113,7 @@ def require_one_line(store: Store, run: str) -> list[Checkpoint]:
     found = checkpoints(store, run)
     assert [each.sequence for each in found] == list(range(1, len(found) + 1))
     assert [each.parent for each in found] == [None, *(each.id for each in found[:-1])]
-    assert inside(store).heads.read(run).id == found[-1].id
+    assert checkpoints_of_store(store).heads.read(run).id == found[-1].id
     assert list(store.verify().findings) == []
     return found
 
@@ -140,15 +142,15 @@ def crash(run: Run) -> None:
     """Leave a run like a killed driver: no record, and the lease of a dead process."""
     run._session._renewer.close()
     working.crashed(run.store, run.id)
-    run._session._opening.close()
+    run._session._opening.close_stores()
 
 
 def take_over(store: Store, run: str) -> None:
     """Let another process drive a run from now on."""
-    leases = inside(store).leases
+    leases = checkpoints_of_store(store).leases
     found = leases.read(run)
     assert found is not None
-    leases.swap(replace(found[1], token=found[1].token + 1, holder="somebody"), found[0])
+    leases.replace_lease(replace(found[1], token=found[1].token + 1, holder="somebody"), found[0])
 
 
 def refuse_refs(checkout: Checkout, flag: Path) -> None:

@@ -22,8 +22,8 @@ import pytest
 
 from gitckpt import Checkpoint, Query, Store
 from gitckpt.store.runs import summary
-from gitckpt.store.runs.summary import Event
-from gitckpt.store.store import inside
+from gitckpt.store.runs.summary import PhaseProgress
+from gitckpt.store.store import checkpoints_of_store
 from tests import forked
 from tests.cli.conftest import PROJECT
 from tests.conftest import Checkout
@@ -140,7 +140,7 @@ class Stage:
 
     def newest(self, run: str) -> Checkpoint:
         with self.store() as store:
-            return inside(store).heads.read(run)
+            return checkpoints_of_store(store).heads.read(run)
 
     def checkpoint(self, run: str, label: str) -> Checkpoint:
         """Return the newest checkpoint of a run with a label."""
@@ -155,7 +155,7 @@ class Stage:
 
     def status(self, run: str) -> str:
         with self.store() as store:
-            return summary.read(inside(store), run).summary.status
+            return summary.read_history(checkpoints_of_store(store), run).summary.status
 
     def lease(self, run: str) -> str:
         """Return the sentence that describes the driver of a run."""
@@ -164,10 +164,13 @@ class Stage:
         assert lease is not None
         return lease.sentence()
 
-    def events(self, run: str) -> dict[str, Event]:
+    def events(self, run: str) -> dict[str, PhaseProgress]:
         """Return the newest event of each phase."""
         with self.store() as store:
-            return {event.phase: event for event in summary.read(inside(store), run).events}
+            return {
+                event.phase: event
+                for event in summary.read_history(checkpoints_of_store(store), run).events
+            }
 
     def worktree(self, run: str) -> Path:
         return self.checkout.path / ".ckpt/worktrees" / run

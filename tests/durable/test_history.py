@@ -29,7 +29,7 @@ from gitckpt import (
 )
 from gitckpt.model import codec, toml
 from gitckpt.store.retention.maintenance import RetireResult, cleanup_runs
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests import planted
 from tests.conftest import Checkout, Clock, Ids
 from tests.planted import plant
@@ -88,7 +88,7 @@ def locked(checkout: Checkout, ref: str) -> Iterator[None]:
 
 def driven(store: Store, run: str) -> Callable[[], None]:
     """Drive a run from this process; return the function that ends it."""
-    return hold_run(store, run, "a test").release
+    return hold_run(store, run, "a test").release_lease
 
 
 class TestLatestResumable:
@@ -225,9 +225,9 @@ class TestCleanupOfRuns:
         clock.instant += 168 * HOUR
         young = ended("young", "forge")
         why = {held.id: f"the worktree {held.path} has contents that no checkpoint has: more"}
-        assert cleanup_runs(inside(store), pipeline="forge", older_than=168 * HOUR) == RetireResult(
-            (old.id,), why
-        )
+        assert cleanup_runs(
+            checkpoints_of_store(store), pipeline="forge", older_than=168 * HOUR
+        ) == RetireResult((old.id,), why)
         assert [os.path.isdir(run.path) for run in (old, other, open_, held, young)] == [
             False,
             True,
@@ -235,11 +235,13 @@ class TestCleanupOfRuns:
             True,
             True,
         ]
-        assert cleanup_runs(inside(store), older_than=168 * HOUR) == RetireResult((other.id,), why)
+        assert cleanup_runs(checkpoints_of_store(store), older_than=168 * HOUR) == RetireResult(
+            (other.id,), why
+        )
         first = [entry.id for entry in store.list() if entry.run == young.id][-1]
         with locked(main_checkout, f"refs/checkpoints/{first}"), pytest.raises(LockHeld):
-            cleanup_runs(inside(store), older_than=0)
-        assert cleanup_runs(inside(store), older_than=0).removed_runs == (young.id,)
+            cleanup_runs(checkpoints_of_store(store), older_than=0)
+        assert cleanup_runs(checkpoints_of_store(store), older_than=0).removed_runs == (young.id,)
         left = {
             run.id: sum(entry.run == run.id for entry in store.list())
             for run in (old, other, open_, held, young)

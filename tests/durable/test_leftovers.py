@@ -68,7 +68,7 @@ def watchdog_of(driver: int) -> int:
     (found,) = (
         process.pid
         for process in children
-        if process_tree.read_variables(process, [WATCHDOG_VARIABLE])
+        if process_tree.read_env_variables(process, [WATCHDOG_VARIABLE])
     )
     return found
 

@@ -15,7 +15,7 @@ from gitckpt import Query
 from gitckpt.durable.driver import driver as registry
 from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.durable.pipeline import launch
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout, Clock
 from tests.durable.command.commanding import comes, ends
 from tests.durable.conftest import refuse_refs
@@ -321,16 +321,14 @@ class TestCheckpointsThatCannotBeWritten:
 
 def test_f5_two_runs_of_one_plan_in_one_second_are_two(stage: Stage) -> None:
     stage.checkout.write("plan.md", "do it\n")
-    with (
-        stage.store() as here,
-        open_store(str(here.worktree), clock=Clock(step=0)) as store,
-    ):
+    with stage.store() as here, open_store(str(here.worktree), clock=Clock(step=0)) as store:
         definition = pipelines.read_preset("plan-to-pr", registry.OPTIONS)
         given = launch.read_inputs(
-            inside(store), definition, {"plan": str(stage.checkout.path / "plan.md")}
+            checkpoints_of_store(store), definition, {"plan": str(stage.checkout.path / "plan.md")}
         )
         runs = [
-            launch.start_run(inside(store), definition, given, name="plan").run for _ in range(3)
+            launch.start_run(checkpoints_of_store(store), definition, given, name="plan").run
+            for _ in range(3)
         ]
     assert runs == [f"20270115-080000-plan{end}" for end in ("", "-2", "-3")]
     assert stage.ckpt("resume", str(runs[1])).code == 0

@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gitckpt import Checkpoint, Pipeline
-from gitckpt.durable.phases.review.state import PHASES, CycleState, ReviewFinding
+from gitckpt.durable.phases.review.state import PHASES, ReviewFinding, ReviewState
 from gitckpt.formats.systems import forge, quasar, superpowers
 from tests.formats.conftest import Imports
 from tests.formats.test_formats_random import TEXTS, checkpoint
@@ -139,7 +139,7 @@ def test_forge_loads_a_run_that_was_born_here(
 ) -> None:
     phase = STEPS[min(done, 5)]
     label = "run-complete" if done == 6 else f"{phase}-{how}"
-    written = forge.write(
+    written = forge.write_run(
         checkpoint(
             run="20261124-120000-x",
             sequence=9,
@@ -174,7 +174,7 @@ FINDINGS = st.builds(
 
 @given(
     st.builds(
-        CycleState,
+        ReviewState,
         task_title=TEXTS,
         coder_output=TEXTS,
         review_output=TEXTS,
@@ -186,8 +186,10 @@ FINDINGS = st.builds(
         created_at=st.just("2026-02-24T20:08:59.120000Z"),
     )
 )
-def test_quasar_loads_a_review_of_ours(state: CycleState) -> None:
-    found = require_quasar(quasar.write(checkpoint(state={"review": state.to_state()}), []))
+def test_quasar_loads_a_review_of_ours(state: ReviewState) -> None:
+    found = require_quasar(
+        quasar.write_review(checkpoint(state={"review": state.to_state_table()}), [])
+    )
     assert (found["cycle"], found["task_title"]) == (state.cycle, state.task_title)
 
 
@@ -226,5 +228,5 @@ def test_it_holds_for_what_a_track_of_theirs_became(imports: Imports) -> None:
             "loop_state": {"current_step": "PLAN", "step_status": "NOT_STARTED", "checkpoints": {}},
         }
     )
-    assert json.loads(superpowers.write(made, []))["own"] == [1]
-    require_superpowers(superpowers.write(made, []))
+    assert json.loads(superpowers.write_track(made, []))["own"] == [1]
+    require_superpowers(superpowers.write_track(made, []))

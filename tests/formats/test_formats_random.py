@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitckpt import Checkpoint
-from gitckpt.durable.phases.review.state import PHASES, CycleState, ReviewFinding
+from gitckpt.durable.phases.review.state import PHASES, ReviewFinding, ReviewState
 from gitckpt.durable.steps import graph_file
 from gitckpt.formats.systems import content, forge, quasar, rlm_act, superpowers, yaml_text
-from gitckpt.formats.systems.content import Remarks, Source, Unreadable
+from gitckpt.formats.systems.content import BadFormat, Remarks, SourceFile
 from tests.conftest import examples
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60) | st.sampled_from(
@@ -96,7 +96,7 @@ KEYS = PLAIN.filter(lambda key: key != "<<")
 @settings(max_examples=examples(400))
 def test_yaml_reads_back_as_it_was(table: dict[str, Any], steps: list[dict[str, str]]) -> None:
     whole = table | {"steps": steps}
-    data = yaml_text.write(whole, frozenset())
+    data = yaml_text.render_yaml(whole, frozenset())
     assert yaml.safe_load(data) == whole
     as_text = {
         key: str(value).lower()
@@ -106,7 +106,7 @@ def test_yaml_reads_back_as_it_was(table: dict[str, Any], steps: list[dict[str, 
         else value
         for key, value in whole.items()
     }
-    assert yaml_text.read(data.decode(), Remarks()) == as_text
+    assert yaml_text.parse_yaml(data.decode(), Remarks()) == as_text
 
 
 @given(
@@ -126,12 +126,12 @@ def test_a_run_of_forge(plan: str, error: str, status: str, unknown: dict[str, s
     table["steps"] = [
         {"name": "run agent", "status": status, **({"error": error} if error else {})}
     ]  # type: ignore[assignment]
-    data = yaml_text.write(table, forge.TIMES)
-    record = forge.read(Source("x.yaml", data))
+    data = yaml_text.render_yaml(table, forge.TIMES)
+    record = forge.read_run(SourceFile("x.yaml", data))
     kept = {key: value for key, value in record.state.items() if key != "import"}
     assert kept == table
     assert record.errors == ((error,) if error else ())
-    written = forge.write(
+    written = forge.write_run(
         checkpoint(
             run="20260217-120000-x",
             sequence=1,
@@ -141,7 +141,7 @@ def test_a_run_of_forge(plan: str, error: str, status: str, unknown: dict[str, s
         ),
         [],
     )
-    again = forge.read(Source("x.yaml", written))
+    again = forge.read_run(SourceFile("x.yaml", written))
     assert {key: again.state[key] for key in more} == more
     assert [step["name"] for step in again.state["steps"]] == ["run agent"]
 
@@ -156,7 +156,7 @@ FINDINGS = st.builds(
 
 @given(
     st.builds(
-        CycleState,
+        ReviewState,
         phase_id=TEXTS,
         task_title=TEXTS,
         coder_output=TEXTS,
@@ -173,15 +173,15 @@ FINDINGS = st.builds(
     )
 )
 @settings(max_examples=examples(200))
-def test_a_review_of_quasar(state: CycleState) -> None:
-    data = quasar.write(checkpoint(state={"review": state.to_state()}), [])
+def test_a_review_of_quasar(state: ReviewState) -> None:
+    data = quasar.write_review(checkpoint(state={"review": state.to_state_table()}), [])
     if state.task_title or state.phase_id is not None:
         table = tomllib.loads(data.decode())
     assert list(table)[:19] == list(state.to_quasar_table())
     if "\0" in data.decode():
         return
-    record = quasar.read(Source("checkpoint.toml", data))
-    again = CycleState.from_state(record.state["review"])
+    record = quasar.read_review(SourceFile("checkpoint.toml", data))
+    again = ReviewState.from_state_table(record.state["review"])
     assert again.to_quasar_table() == state.to_quasar_table()
     assert (again.findings, again.all_findings) == (state.findings, state.all_findings)
 
@@ -203,14 +203,18 @@ def test_a_checkpoint_of_rlm_act(more: dict[str, Any], errors: list[str], path: 
         "git_commit": "",
     }
     try:
-        record = rlm_act.read(Source("x.json", json.dumps(document, indent=2).encode()))
-    except Unreadable:
+        record = rlm_act.read_checkpoint(
+            SourceFile("x.json", json.dumps(document, indent=2).encode())
+        )
+    except BadFormat:
         pytest.fail("it is one")
     assert {key: value for key, value in record.state.items() if key != "import"} == {
         key: value for key, value in state.items() if key != "import"
     }
     assert record.errors == tuple(errors)
-    written = json.loads(rlm_act.write(checkpoint(state=record.state, errors=record.errors), []))
+    written = json.loads(
+        rlm_act.write_checkpoint(checkpoint(state=record.state, errors=record.errors), [])
+    )
     assert list(written) == ["id", "phase", "timestamp", "state", "errors", "git_commit"]
     assert {
         key: written["state"][key] for key in more if key not in rlm_act.STATE and key != "import"
@@ -231,13 +235,13 @@ def test_metadata_of_superpowers(more: dict[str, Any], step: str, status: str) -
         "loop_state": loop,
     }
     try:
-        record = superpowers.read(
-            Source("conductor/tracks/t/metadata.json", json.dumps(document).encode()),
-            graph_file.read_preset(),
+        record = superpowers.read_track(
+            SourceFile("conductor/tracks/t/metadata.json", json.dumps(document).encode()),
+            graph_file.read_preset_graph(),
         )
-    except Unreadable:
+    except BadFormat:
         pytest.fail("it is one")
-    written = json.loads(superpowers.write(checkpoint(state=record.state), []))
+    written = json.loads(superpowers.write_track(checkpoint(state=record.state), []))
     assert written == (document if document.get("track_id") else written)
     assert list(written) == list(record.state)
 
@@ -245,16 +249,16 @@ def test_metadata_of_superpowers(more: dict[str, Any], step: str, status: str) -
 @given(st.binary(max_size=200))
 @settings(max_examples=examples(300))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
-    source = Source("x", data)
+    source = SourceFile("x", data)
     for read in (
-        rlm_act.read,
+        rlm_act.read_checkpoint,
         rlm_act.read_workflow,
-        forge.read,
-        quasar.read,
+        forge.read_run,
+        quasar.read_review,
         quasar.read_nebula,
-        lambda each: superpowers.read(each, graph_file.read_preset()),
+        lambda each: superpowers.read_track(each, graph_file.read_preset_graph()),
     ):
-        with pytest.raises(Unreadable):
+        with pytest.raises(BadFormat):
             read(source)
 
 

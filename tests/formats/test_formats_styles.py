@@ -9,7 +9,7 @@ import pytest
 
 from gitckpt import Checkpoint
 from gitckpt.formats.systems import detection, forge, quasar, yaml_text
-from gitckpt.formats.systems.content import Remarks, Source
+from gitckpt.formats.systems.content import Remarks, SourceFile
 from tests.formats.conftest import SAMPLES
 
 
@@ -19,11 +19,11 @@ def named(path: Path) -> str:
 
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("forge/*.yaml")), ids=named)
 def test_yaml_of_forge(path: Path) -> None:
-    table = yaml_text.read(path.read_text(), Remarks())
+    table = yaml_text.parse_yaml(path.read_text(), Remarks())
     for key in forge.NUMBERS:
         if key in table:
             table[key] = int(table[key])
-    assert yaml_text.write(table, forge.TIMES).decode() == path.read_text()
+    assert yaml_text.render_yaml(table, forge.TIMES).decode() == path.read_text()
 
 
 @pytest.mark.parametrize(
@@ -33,9 +33,9 @@ def test_yaml_of_forge(path: Path) -> None:
 )
 def test_toml_of_quasar(path: Path) -> None:
     """A state keeps neither the offset of its time nor half a character."""
-    record = quasar.read(Source(path.name, path.read_bytes()))
+    record = quasar.read_review(SourceFile(path.name, path.read_bytes()))
     losses: list[str] = []
-    written = quasar.write(
+    written = quasar.write_review(
         Checkpoint(
             id="x",
             label=record.phase,
@@ -62,7 +62,7 @@ def test_formats_are_told_by_their_content(path: Path) -> None:
     wanted = path.relative_to(SAMPLES).parts[0].removesuffix("-checkpoints")
     if "nebula" in path.name:
         wanted = "nebula"
-    assert detection.detect_format(Source(f"x{path.suffix}", path.read_bytes())) == wanted
+    assert detection.detect_format(SourceFile(f"x{path.suffix}", path.read_bytes())) == wanted
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_formats_are_told_by_their_content(path: Path) -> None:
 )
 def test_what_is_none_of_them(text: str) -> None:
     for suffix in detection.SUFFIXES:
-        assert detection.detect_format(Source(f"x{suffix}", text.encode())) is None
+        assert detection.detect_format(SourceFile(f"x{suffix}", text.encode())) is None
 
 
 def test_a_workflow_of_somebody_else_is_none_of_forges() -> None:
     text = "id: x\ncreated_at: y\nstatus: z\nsteps:\n  - uses: actions/checkout\n"
-    assert detection.detect_format(Source("x.yml", text.encode())) is None
+    assert detection.detect_format(SourceFile("x.yml", text.encode())) is None
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_workflow_of_somebody_else_is_none_of_forges() -> None:
     ],
 )
 def test_strings_in_the_style_of_yaml_v3(value: object, text: str) -> None:
-    assert yaml_text.write({"key": value}, frozenset()).decode() == f"key: {text}\n"
+    assert yaml_text.render_yaml({"key": value}, frozenset()).decode() == f"key: {text}\n"
 
 
 def test_go_writes_no_exponents_and_no_zeros_at_the_end_of_a_second() -> None:
@@ -127,8 +127,8 @@ def test_go_writes_no_exponents_and_no_zeros_at_the_end_of_a_second() -> None:
         changed,
         flags=re.MULTILINE,
     )
-    record = quasar.read(Source("x.toml", changed.encode()))
-    again = quasar.write(
+    record = quasar.read_review(SourceFile("x.toml", changed.encode()))
+    again = quasar.write_review(
         Checkpoint(
             id="x",
             label="a-failed",

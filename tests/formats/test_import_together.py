@@ -15,7 +15,7 @@ import pytest
 
 from gitckpt import Importer, StateError, Store
 from gitckpt.formats import importer
-from gitckpt.git.refs import Refs, Update
+from gitckpt.git.refs import Refs, RefUpdate
 from gitckpt.store.records.recorder import Proposal
 from tests.conftest import Checkout
 from tests.formats.conftest import Imports
@@ -64,14 +64,14 @@ def chain(imports: Imports) -> list[str]:
 @pytest.fixture
 def transactions(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     seen: list[list[str]] = []
-    update = Refs.update
+    update = Refs.apply_updates
 
-    def note(self: Refs, updates: Sequence[Update], *rest: Any) -> None:
+    def note(self: Refs, updates: Sequence[RefUpdate], *rest: Any) -> None:
         updates = list(updates)
         seen.append([each.ref for each in updates])
         update(self, updates, *rest)
 
-    monkeypatch.setattr(Refs, "update", note)
+    monkeypatch.setattr(Refs, "apply_updates", note)
     return seen
 
 
@@ -124,14 +124,14 @@ def test_a_transaction_of_which_git_had_done_a_part(many: Imports, there: int) -
 
 class TestOneThatIsOther:
     def test_that_cannot_be_stored(self, many: Imports, monkeypatch: pytest.MonkeyPatch) -> None:
-        document = Proposal.render
+        document = Proposal.render_document
 
         def refuse(self: Proposal, *rest: Any) -> bytes:
             if self.fields["id"] == nth(4):
                 raise StateError("/number", "is no number")
             return document(self, *rest)
 
-        monkeypatch.setattr(Proposal, "render", refuse)
+        monkeypatch.setattr(Proposal, "render_document", refuse)
         monkeypatch.chdir(many.checkout.path)
         with Store.open(many.checkout.path, adapter="plumbing") as store:
             lines = Importer(store).take(["."])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitckpt.git.refs import Refs, Update
+from gitckpt.git.refs import Refs, RefUpdate
 from gitckpt.git.repository import Repository
 
 
-def apply_once(repository: Repository, updates: Sequence[Update]) -> None:
-    """Apply updates as `Refs.update` does, then end the git process."""
+def apply_once(repository: Repository, updates: Sequence[RefUpdate]) -> None:
+    """Apply updates as `Refs.apply_updates` does, then end the git process."""
     refs = Refs(repository)
-    refs.update(updates)
-    refs._standby.take().communicate()  # git logs its flushes when it exits
+    refs.apply_updates(updates)
+    refs._standby.take_process().communicate()  # git logs its flushes when it exits

@@ -11,11 +11,11 @@ import pytest
 
 from gitckpt.git.objects.plumbing import open_objects
 from gitckpt.git.refs import Refs
-from gitckpt.git.repository import Repository, discover
+from gitckpt.git.repository import Repository, discover_repository
 from tests.conftest import Checkout, repository_of
 
 if TYPE_CHECKING:
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def opened() -> Iterator[Callable[..., Repository]]:
 
     def open_one(checkout: Checkout | Path) -> Repository:
         repositories.append(
-            discover(str(checkout.path if isinstance(checkout, Checkout) else checkout))
+            discover_repository(str(checkout.path if isinstance(checkout, Checkout) else checkout))
         )
         return repositories[-1]
 
@@ -50,7 +50,7 @@ def adapter(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def objects(repository: Repository, adapter: str) -> Iterator[Objects]:
+def objects(repository: Repository, adapter: str) -> Iterator[ObjectDatabase]:
     """The object store of `main_checkout`, through either adapter."""
     made = open_objects(repository, adapter)
     yield made

@@ -13,9 +13,9 @@ import pytest
 from gitckpt import GitError
 from gitckpt.git import config
 from gitckpt.git.files import refs_stat
-from gitckpt.git.graph import find_promisor
-from gitckpt.git.process import Completed
-from gitckpt.git.repository import Repository, discover
+from gitckpt.git.graph import find_promisor_remote
+from gitckpt.git.process import ProcResult
+from gitckpt.git.repository import Repository, discover_repository
 from gitckpt.git.worktree.administration import main_worktree
 from tests.conftest import Checkout
 
@@ -35,13 +35,13 @@ class TestRead:
         monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
         monkeypatch.setenv("GIT_CONFIG_KEY_0", "ckpt.name")
         monkeypatch.setenv("GIT_CONFIG_VALUE_0", "environment")
-        assert config.read(repository, r"^ckpt\.") == {
+        assert config.read_settings(repository, r"^ckpt\.") == {
             "ckpt.name": ["global", "local", "again", "environment"],
             "ckpt.Sub.Section.keyname": ["x"],
         }
 
     def test_of_nothing_is_nothing(self, repository: Repository) -> None:
-        assert config.read(repository, r"^ckpt\.") == {}
+        assert config.read_settings(repository, r"^ckpt\.") == {}
 
     def test_keeps_every_value_as_it_is(
         self, main_checkout: Checkout, repository: Repository
@@ -51,7 +51,7 @@ class TestRead:
                 b'[ckpt]\n\tflag\n\tempty =\n\tlines = "a\\nb\\n"\n\tspaces = "  x  "\n'
                 b"\traw = \xff\n\tequals = a=b\n"
             )
-        assert config.read(repository, r"^ckpt\.") == {
+        assert config.read_settings(repository, r"^ckpt\.") == {
             "ckpt.flag": ["true"],
             "ckpt.empty": [""],
             "ckpt.lines": ["a\nb\n"],
@@ -65,15 +65,15 @@ class TestRead:
     ) -> None:
         main_checkout.git("config", "extensions.worktreeConfig", "true")
         checkout.git("config", "--worktree", "ckpt.name", "here")
-        repository = discover(str(checkout.path))
-        config.write(repository, "ckpt.shared", "yes")
-        assert config.read(repository, r"^ckpt\.") == {
+        repository = discover_repository(str(checkout.path))
+        config.write_setting(repository, "ckpt.shared", "yes")
+        assert config.read_settings(repository, r"^ckpt\.") == {
             "ckpt.name": ["here"],
             "ckpt.shared": ["yes"],
         }
-        assert config.read(discover(str(main_checkout.path)), r"^ckpt\.shared") == {
-            "ckpt.shared": ["yes"]
-        }
+        assert config.read_settings(
+            discover_repository(str(main_checkout.path)), r"^ckpt\.shared"
+        ) == {"ckpt.shared": ["yes"]}
 
 
 class Changes:
@@ -146,7 +146,11 @@ class TestKnown:
         self, changes: Changes, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(refs_stat, "_FINELY_SETTLED", 2 * 10**7)
-        repository, chance, told = discover(str(changes.checkout.path)), random.Random(20261125), []
+        repository, chance, told = (
+            discover_repository(str(changes.checkout.path)),
+            random.Random(20261125),
+            [],
+        )
         kinds = [name for name in vars(Changes) if not name.startswith("_")]
         for number in range(60):
             time.sleep(chance.choice([0, 0, 0.025]))
@@ -159,17 +163,17 @@ class TestKnown:
             for entry in said:
                 name, _, value = entry.partition("\n")
                 expected.setdefault(name, []).append(value)
-            assert config.read(repository, r"^(ckpt\.|core\.filemode$)") == {
+            assert config.read_settings(repository, r"^(ckpt\.|core\.filemode$)") == {
                 name: values
                 for name, values in expected.items()
                 if name in ("ckpt.name", "core.filemode")
             }, told
 
     def test_git_is_asked_once(self, changes: Changes, monkeypatch: pytest.MonkeyPatch) -> None:
-        repository, asked = discover(str(changes.checkout.path)), list[str]()
+        repository, asked = discover_repository(str(changes.checkout.path)), list[str]()
         really = repository.git.run
 
-        def counting(*words: str, **rest: Any) -> Completed:
+        def counting(*words: str, **rest: Any) -> ProcResult:
             asked.append(words[0])
             return really(*words, **rest)
 
@@ -177,21 +181,24 @@ class TestKnown:
         changes.local("one")
         time.sleep(0.06)
         for _ in range(3):
-            assert config.read(repository, r"^ckpt\.") == {"ckpt.name": ["one"]}
+            assert config.read_settings(repository, r"^ckpt\.") == {"ckpt.name": ["one"]}
         assert asked == ["config"]
         changes.local("two")
         for _ in range(2):  # it is too young, at first
-            assert config.read(repository, r"^ckpt\.") == {"ckpt.name": ["two"]}
+            assert config.read_settings(repository, r"^ckpt\.") == {"ckpt.name": ["two"]}
         assert asked == ["config"] * 3
 
     def test_what_counts_on_one_branch_is_asked_for_each_time(self, changes: Changes) -> None:
         changes.checkout.git("config", "includeIf.onbranch:topic.path", "of-topic")
         (changes.checkout.main / ".git/of-topic").write_text("[ckpt]\n\tname = of topic\n")
         time.sleep(0.06)
-        repository = discover(str(changes.checkout.path))
-        found = [config.read(repository, r"^ckpt\.")]
+        repository = discover_repository(str(changes.checkout.path))
+        found = [config.read_settings(repository, r"^ckpt\.")]
         changes.checkout.git("checkout", "--quiet", "-b", "topic")
-        assert [*found, config.read(repository, r"^ckpt\.")] == [{}, {"ckpt.name": ["of topic"]}]
+        assert [*found, config.read_settings(repository, r"^ckpt\.")] == [
+            {},
+            {"ckpt.name": ["of topic"]},
+        ]
 
 
 class TestWrite:
@@ -213,20 +220,20 @@ class TestWrite:
     def test_sets_any_value(
         self, main_checkout: Checkout, repository: Repository, value: str
     ) -> None:
-        config.write(repository, "ckpt.name", "before")
-        config.write(repository, "ckpt.name", value)
-        assert config.read(repository, r"^ckpt\.") == {"ckpt.name": [value]}
+        config.write_setting(repository, "ckpt.name", "before")
+        config.write_setting(repository, "ckpt.name", value)
+        assert config.read_settings(repository, r"^ckpt\.") == {"ckpt.name": [value]}
 
     def test_adds_one_more(self, repository: Repository) -> None:
-        config.write(repository, "ckpt.name", "one", add=True)
-        config.write(repository, "ckpt.name", "two", add=True)
-        assert config.read(repository, r"^ckpt\.") == {"ckpt.name": ["one", "two"]}
+        config.write_setting(repository, "ckpt.name", "one", add=True)
+        config.write_setting(repository, "ckpt.name", "two", add=True)
+        assert config.read_settings(repository, r"^ckpt\.") == {"ckpt.name": ["one", "two"]}
 
     def test_replaces_several_by_one(self, repository: Repository) -> None:
-        config.write(repository, "ckpt.name", "one", add=True)
-        config.write(repository, "ckpt.name", "two", add=True)
-        config.write(repository, "ckpt.name", "three")
-        assert config.read(repository, r"^ckpt\.") == {"ckpt.name": ["three"]}
+        config.write_setting(repository, "ckpt.name", "one", add=True)
+        config.write_setting(repository, "ckpt.name", "two", add=True)
+        config.write_setting(repository, "ckpt.name", "three")
+        assert config.read_settings(repository, r"^ckpt\.") == {"ckpt.name": ["three"]}
 
     def test_leaves_other_files_and_settings_alone(
         self, sealed: Path, main_checkout: Checkout, repository: Repository
@@ -235,7 +242,7 @@ class TestWrite:
             (sealed / ".gitconfig").read_bytes(),
             main_checkout.git("config", "--local", "--list"),
         )
-        config.write(repository, "ckpt.name", "x")
+        config.write_setting(repository, "ckpt.name", "x")
         after = (
             (sealed / ".gitconfig").read_bytes(),
             main_checkout.git("config", "--local", "--list"),
@@ -245,7 +252,7 @@ class TestWrite:
     def test_is_on_the_disk(
         self, checkout: Checkout, opened: Callable[..., Repository], flushed: list[str]
     ) -> None:
-        config.write(opened(checkout), "ckpt.name", "x")
+        config.write_setting(opened(checkout), "ckpt.name", "x")
         assert sorted(flushed) == [
             str(checkout.main / ".git"),
             str(checkout.main / ".git/config"),
@@ -253,16 +260,16 @@ class TestWrite:
 
     def test_refuses_a_name_that_git_refuses(self, repository: Repository) -> None:
         with pytest.raises(GitError, match="key does not contain a section: name"):
-            config.write(repository, "name", "x")
+            config.write_setting(repository, "name", "x")
 
     def test_says_when_the_file_is_locked(
         self, main_checkout: Checkout, repository: Repository
     ) -> None:
         (main_checkout.path / ".git" / "config.lock").touch()
         with pytest.raises(GitError, match="could not lock config file"):
-            config.write(repository, "ckpt.name", "x")
+            config.write_setting(repository, "ckpt.name", "x")
         with pytest.raises(GitError, match="could not lock config file"):
-            config.unset(repository, "core.bare")
+            config.unset_setting(repository, "core.bare")
 
 
 class TestIsOn:
@@ -273,7 +280,7 @@ class TestIsOn:
         self, main_checkout: Checkout, repository: Repository, value: str
     ) -> None:
         main_checkout.git("config", "ckpt.switch", value)
-        (found,) = config.read(repository, r"^ckpt\.switch$")["ckpt.switch"]
+        (found,) = config.read_settings(repository, r"^ckpt\.switch$")["ckpt.switch"]
         assert config.is_true(found) == (
             main_checkout.git("config", "--type=bool", "ckpt.switch") == "true"
         )
@@ -284,7 +291,7 @@ class TestIsOn:
         with (main_checkout.path / ".git" / "config").open("a") as file:
             file.write("[ckpt]\n\tswitch\n")
         assert list(
-            map(config.is_true, config.read(repository, r"^ckpt\.switch$")["ckpt.switch"])
+            map(config.is_true, config.read_settings(repository, r"^ckpt\.switch$")["ckpt.switch"])
         ) == [True]
 
     @pytest.mark.parametrize("value", ["true", "yes", "1"])
@@ -299,21 +306,21 @@ class TestIsOn:
         self, main_checkout: Checkout, repository: Repository, value: str
     ) -> None:
         main_checkout.git("config", "remote.origin.promisor", value)
-        assert find_promisor(repository) == "origin"
+        assert find_promisor_remote(repository) == "origin"
 
 
 class TestUnset:
     def test_removes_all_values(self, repository: Repository) -> None:
         for value in ("one", "two"):
-            config.write(repository, "ckpt.name", value, add=True)
-        config.unset(repository, "ckpt.name")
-        config.unset(repository, "ckpt.name")
-        assert config.read(repository, r"^ckpt\.") == {}
+            config.write_setting(repository, "ckpt.name", value, add=True)
+        config.unset_setting(repository, "ckpt.name")
+        config.unset_setting(repository, "ckpt.name")
+        assert config.read_settings(repository, r"^ckpt\.") == {}
 
     def test_removes_one_value_literally(self, repository: Repository) -> None:
         for value in ("a.c", "abc", "a.c", "-x"):
-            config.write(repository, "ckpt.name", value, add=True)
-        config.unset(repository, "ckpt.name", "a.c")
-        config.unset(repository, "ckpt.name", "-x")
-        config.unset(repository, "ckpt.name", "missing")
-        assert config.read(repository, r"^ckpt\.") == {"ckpt.name": ["abc"]}
+            config.write_setting(repository, "ckpt.name", value, add=True)
+        config.unset_setting(repository, "ckpt.name", "a.c")
+        config.unset_setting(repository, "ckpt.name", "-x")
+        config.unset_setting(repository, "ckpt.name", "missing")
+        assert config.read_settings(repository, r"^ckpt\.") == {"ckpt.name": ["abc"]}

@@ -54,7 +54,7 @@ def test_nothing_is(
     assert (
         graph.find_all_unreadable(repository, lambda count, of: told.append((count, of))) == set()
     )
-    assert graph.find_empty_files(repository) == {}
+    assert graph.find_empty_loose_objects(repository) == {}
     assert told[-1][0] == told[-1][1] > 150
 
 
@@ -79,7 +79,9 @@ def test_loose_ones(
         spoil(place_of(checkout, oid), how)
     repository = opened(checkout)
     assert graph.find_all_unreadable(repository) == set(hit)
-    assert set(graph.find_empty_files(repository)) == (set(hit) if how == "empty" else set())
+    assert set(graph.find_empty_loose_objects(repository)) == (
+        set(hit) if how == "empty" else set()
+    )
 
 
 def test_one_with_the_content_of_another(main_checkout: Checkout, repository: Repository) -> None:
@@ -114,7 +116,7 @@ def test_what_is_there_twice_is_read_where_it_is_whole(
     main_checkout.git("repack", "--quiet")
     spoil(place_of(main_checkout, oid), "empty")
     assert graph.find_all_unreadable(repository) == set()
-    assert graph.find_empty_files(repository) == {oid: str(place_of(main_checkout, oid))}
+    assert graph.find_empty_loose_objects(repository) == {oid: str(place_of(main_checkout, oid))}
 
 
 def test_what_a_gc_deletes_meanwhile_is_no_damage(
@@ -147,8 +149,8 @@ def test_a_large_one(
 def test_what_is_moved_aside_is_kept(main_checkout: Checkout, repository: Repository) -> None:
     oid = filled(main_checkout, 1)[0]
     content = place_of(main_checkout, oid).read_bytes()
-    assert graph.move_aside(repository, oid)
-    assert not graph.move_aside(repository, oid)
+    assert graph.move_object_aside(repository, oid)
+    assert not graph.move_object_aside(repository, oid)
     assert (main_checkout.path / ".git/ckpt/damaged" / oid).read_bytes() == content
 
 
@@ -164,4 +166,4 @@ def test_a_file_that_cannot_be_read_is_not_one_that_cannot_be_stored() -> None:
         128,
         "error: unable to create temporary file: x\nerror: a: failed to insert into database\n",
     )
-    assert [refusal.is_unstorable(error) for error in (short, full)] == [False, True]
+    assert [refusal.is_storage_failure(error) for error in (short, full)] == [False, True]

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gitckpt import GitError
-from gitckpt.git.command import Git
+from gitckpt.git.command import GitRunner
 from gitckpt.git.objects import diff
-from gitckpt.git.repository import Repository, discover
+from gitckpt.git.repository import Repository, discover_repository
 from tests.conftest import Checkout
 
 PATHS = (
@@ -40,7 +40,7 @@ ENTRIES = (
 
 @pytest.fixture
 def repository(main_checkout: Checkout) -> Iterator[Repository]:
-    opened = discover(str(main_checkout.path))
+    opened = discover_repository(str(main_checkout.path))
     yield opened
     opened.close()
 
@@ -122,13 +122,13 @@ def test_the_same_as_git_says(
 def asked(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Record the git commands that run."""
     asked: list[str] = []
-    run = Git.run
+    run = GitRunner.run
 
     def note(git: object, *args: str, **options: object) -> object:
         asked.extend(word for word in args if word == "diff-tree")
         return run(git, *args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Git, "run", note)
+    monkeypatch.setattr(GitRunner, "run", note)
     return asked
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.process import LOCAL_VARIABLES, environment, git_executable
-from gitckpt.git.repository import Repository, discover
+from gitckpt.git.process import LOCAL_VARIABLES, git_environment, git_executable
+from gitckpt.git.repository import Repository, discover_repository
 from tests.conftest import Checkout
 from tests.git.whereabouts import Open, main_of, whereabouts
 
@@ -43,7 +43,7 @@ class TestEnvironment:
         monkeypatch.chdir(main_checkout.path)
         monkeypatch.setenv("GIT_DIR", ".git")
         monkeypatch.setenv("GIT_INDEX_FILE", ".git/index")
-        assert whereabouts(discover()) == main_of(main_checkout)
+        assert whereabouts(discover_repository()) == main_of(main_checkout)
 
     def test_a_hooks_variables_do_not_leak_into_calls_for_another_worktree(
         self, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: Open
@@ -83,13 +83,13 @@ class TestEnvironment:
         for name in local:
             monkeypatch.setenv(name, "x")
         assert local - set(LOCAL_VARIABLES) == carried
-        assert {name for name in local if name in environment()} == carried
-        assert {name for name in local if name in environment(keep_local=True)} == local
+        assert {name for name in local if name in git_environment()} == carried
+        assert {name for name in local if name in git_environment(keep_local=True)} == local
 
     def test_git_speaks_english_and_asks_nobody(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("LC_ALL", "LANGUAGE", "LANG"):
             monkeypatch.setenv(name, "de_DE.UTF-8")
-        env = environment({"EXTRA": "1", "LC_ALL": "C.UTF-8"})
+        env = git_environment({"EXTRA": "1", "LC_ALL": "C.UTF-8"})
         assert {
             name: env[name] for name in ("LC_ALL", "LANGUAGE", "GIT_TERMINAL_PROMPT", "EXTRA")
         } == {

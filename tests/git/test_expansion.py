@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from gitckpt.git.objects.diff import Expansion
+from gitckpt.git.objects.diff import DiffCounter
 from gitckpt.git.objects.encoding import Entries
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.model.budget import PathLimits
 from tests.conftest import Checkout
 
@@ -34,7 +34,7 @@ def test_as_many_as_git_lists(main_checkout: Checkout, seed: int) -> None:
     chance = random.Random(seed)
     trees = ["", *(tree(main_checkout, chance) for _ in range(5))]
     empty = main_checkout.git("hash-object", "-t", "tree", "-w", "--stdin", data="")
-    repository = discover(str(main_checkout.path))
+    repository = discover_repository(str(main_checkout.path))
     for old in trees:
         for new in trees:
             listed = len(
@@ -42,18 +42,19 @@ def test_as_many_as_git_lists(main_checkout: Checkout, seed: int) -> None:
                     "diff-tree", "-r", "-t", "--no-renames", old or empty, new or empty
                 ).splitlines()
             )
-            assert not Expansion(repository, PathLimits(listed, 9)).is_beyond(old, new)
-            assert listed == 0 or Expansion(repository, PathLimits(listed - 1, 9)).is_beyond(
-                old, new
-            )
+            assert not DiffCounter(repository, PathLimits(listed, 9)).exceeds_path_limit(old, new)
+            assert listed == 0 or DiffCounter(
+                repository, PathLimits(listed - 1, 9)
+            ).exceeds_path_limit(old, new)
 
 
 def test_directories_within_each_other(main_checkout: Checkout) -> None:
     main_checkout.commit("deep", **{"a/b/c/d": "x"})
-    repository = discover(str(main_checkout.path))
+    repository = discover_repository(str(main_checkout.path))
     top = main_checkout.git("rev-parse", "HEAD^{tree}")
     assert [
-        Expansion(repository, PathLimits(100, depth)).is_beyond("", top) for depth in (2, 3, 4)
+        DiffCounter(repository, PathLimits(100, depth)).exceeds_path_limit("", top)
+        for depth in (2, 3, 4)
     ] == [
         True,
         False,
@@ -65,16 +66,16 @@ def test_what_both_sides_have_is_not_read(main_checkout: Checkout) -> None:
     main_checkout.commit("one", **{"a/b": "x", "c/d": "x"})
     old = main_checkout.git("rev-parse", "HEAD^{tree}")
     main_checkout.commit("two", **{"c/d": "y"})
-    repository = discover(str(main_checkout.path))
+    repository = discover_repository(str(main_checkout.path))
     read: list[str] = []
 
-    class Counting(Expansion):
-        def entries(self, tree: str) -> Entries:
+    class Counting(DiffCounter):
+        def read_tree_entries(self, tree: str) -> Entries:
             read.append(tree)
-            return super().entries(tree)
+            return super().read_tree_entries(tree)
 
     new = main_checkout.git("rev-parse", "HEAD^{tree}")
-    assert not Counting(repository, PathLimits(100, 9)).is_beyond(old, new)
+    assert not Counting(repository, PathLimits(100, 9)).exceeds_path_limit(old, new)
     assert sorted(read) == sorted(
         [old, new, *(main_checkout.git("rev-parse", f"{tree}:c") for tree in (old, new))]
     )

@@ -41,4 +41,4 @@ def test_one_that_goes_while_it_is_looked_at(
         return found
 
     monkeypatch.setattr(os.path, "isdir", gone)
-    assert sweep.sweep_files(repository) == []
+    assert sweep.delete_leftover_files(repository) == []

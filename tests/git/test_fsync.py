@@ -77,7 +77,7 @@ def test_a_linked_worktree_has_reftables_of_its_own(
     place = checkout.path / ".git/worktrees/linked"
     tables = [str(each) for each in (place / "reftable").iterdir()]
     repository = repository_of(Checkout(tmp_path / "linked", checkout.path))
-    administration.flush(repository, str(tmp_path / "linked"))
+    administration.flush_worktree(repository, str(tmp_path / "linked"))
     assert set(flushed) >= {*tables, str(place / "reftable"), str(place / "HEAD"), str(place)}
     repository.close()
 
@@ -92,7 +92,7 @@ def test_what_is_kept_of_an_operation_is_flushed(
         (place / name).mkdir()
         (place / name / "done").touch()
     repository = repository_of(main_checkout)
-    administration.flush(repository, str(tmp_path / "linked"))
+    administration.flush_worktree(repository, str(tmp_path / "linked"))
     assert {str(place / "rebase-merge"), str(place / "rebase-merge/done")} <= set(flushed)
     assert str(place / "modules/done") not in flushed
     repository.close()
@@ -107,7 +107,7 @@ def test_what_is_no_file_of_a_worktree_is_not_flushed(
     os.mkfifo(place / "pipe")
     os.mknod(place / "fsmonitor--daemon.ipc", 0o600 | stat.S_IFSOCK)
     repository = repository_of(main_checkout)
-    administration.flush(repository, str(tmp_path / "linked"))
+    administration.flush_worktree(repository, str(tmp_path / "linked"))
     assert str(place / "HEAD") in flushed
     repository.close()
 

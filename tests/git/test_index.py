@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from gitckpt.git.objects.encoding import EXECUTABLE, FILE, GITLINK
-from gitckpt.git.repository import Repository, discover
+from gitckpt.git.repository import Repository, discover_repository
 from gitckpt.git.worktree.index import PrivateIndex
 from tests.conftest import Checkout
 
 
 @pytest.fixture
 def repository(main_checkout: Checkout) -> Iterator[Repository]:
-    opened = discover(str(main_checkout.path))
+    opened = discover_repository(str(main_checkout.path))
     yield opened
     opened.close()
 
@@ -43,7 +43,7 @@ def test_its_entries_with_modes_stages_and_flags(
     main_checkout.git("update-index", "--skip-worktree", "skipped")
     main_checkout.git("update-index", "--assume-unchanged", "assumed")
     with PrivateIndex(repository) as index:
-        assert index.entries() == [
+        assert index.list_entries() == [
             (b"a\tb\nc", FILE, ours, 0, b"H"),
             (b"assumed", FILE, ours, 0, b"h"),
             (b"both", FILE, ours, 2, b"M"),
@@ -70,14 +70,14 @@ def test_those_of_one_mode(repository: Repository, main_checkout: Checkout) -> N
         "update-index", "-z", "--index-info", data="".join(f"{line}\0" for line in lines)
     )
     with PrivateIndex(repository) as index:
-        assert index.entries(GITLINK) == [
+        assert index.list_entries(GITLINK) == [
             (b"b\nc", GITLINK, head, 0, b"H"),
             (b"sub", GITLINK, head, 0, b"H"),
         ]
-        assert index.entries(EXECUTABLE) == []
+        assert index.list_entries(EXECUTABLE) == []
 
 
 def test_an_empty_one(repository: Repository, main_checkout: Checkout) -> None:
     main_checkout.git("read-tree", "--empty")
     with PrivateIndex(repository) as index:
-        assert index.entries() == []
+        assert index.list_entries() == []

@@ -14,9 +14,9 @@ import pytest
 
 from gitckpt import DeadlinePassed
 from gitckpt.git import lock
-from gitckpt.git.command import Git
-from gitckpt.git.lock import Lock
-from gitckpt.git.repository import discover
+from gitckpt.git.command import GitRunner
+from gitckpt.git.lock import FileLock
+from gitckpt.git.repository import discover_repository
 from tests.conftest import Checkout
 from tests.git.test_process import children_of_ours
 
@@ -26,8 +26,8 @@ class Interrupt(BaseException):
 
 
 @pytest.fixture
-def git(main_checkout: Checkout) -> Git:
-    return discover(str(main_checkout.path)).git
+def git(main_checkout: Checkout) -> GitRunner:
+    return discover_repository(str(main_checkout.path)).git
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def descriptors() -> list[str]:
     return sorted(os.listdir("/dev/fd"))
 
 
-def test_of_a_command(git: Git, after: Callable[[float], object]) -> None:
+def test_of_a_command(git: GitRunner, after: Callable[[float], object]) -> None:
     before = descriptors(), children_of_ours()
     after(0.2)
     with pytest.raises(Interrupt):
@@ -55,7 +55,7 @@ def test_of_a_command(git: Git, after: Callable[[float], object]) -> None:
     assert (descriptors(), children_of_ours()) == before
 
 
-def test_of_one_that_takes_too_long_while_it_is_listened_to(git: Git) -> None:
+def test_of_one_that_takes_too_long_while_it_is_listened_to(git: GitRunner) -> None:
     before = descriptors(), children_of_ours()
     with pytest.raises(DeadlinePassed, match="timed out"):
         git.stream_lines(
@@ -68,7 +68,7 @@ def test_of_one_that_takes_too_long_while_it_is_listened_to(git: Git) -> None:
     assert (descriptors(), children_of_ours()) == before
 
 
-def test_of_one_that_is_listened_to(git: Git) -> None:
+def test_of_one_that_is_listened_to(git: GitRunner) -> None:
     def take(_lines: list[bytes]) -> None:
         raise Interrupt
 
@@ -79,16 +79,16 @@ def test_of_one_that_is_listened_to(git: Git) -> None:
 
 
 @pytest.mark.parametrize("argument", ["a\0", "\ud800"])
-def test_of_one_that_cannot_be_started(git: Git, argument: str) -> None:
+def test_of_one_that_cannot_be_started(git: GitRunner, argument: str) -> None:
     before = descriptors()
     with pytest.raises(ValueError, match=r"embedded null byte|surrogates not allowed"):
         git.run("version", argument)
     assert descriptors() == before
 
 
-def test_a_descriptor_is_closed_once(git: Git, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_descriptor_is_closed_once(git: GitRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second close could hit a new file with the same descriptor."""
-    child = git.start("cat-file", "--batch")
+    child = git.start_git("cat-file", "--batch")
     real = os.close
 
     def close(fd: int) -> None:
@@ -112,9 +112,9 @@ def test_of_waiting_for_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         raise Interrupt
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with pytest.raises(Interrupt), Lock(path, 0):
+    with pytest.raises(Interrupt), FileLock(path, 0):
         pass
     monkeypatch.undo()
-    assert (descriptors(), lock.is_held_here(path)) == (before, False)
-    with Lock(path, 0) as is_got:
+    assert (descriptors(), lock.is_held_by_this_process(path)) == (before, False)
+    with FileLock(path, 0) as is_got:
         assert is_got

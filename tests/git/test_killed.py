@@ -10,8 +10,8 @@ import pytest
 
 from gitckpt import GitError
 from gitckpt.git import refs as module
-from gitckpt.git.refs import Refs, Update
-from gitckpt.git.repository import discover
+from gitckpt.git.refs import Refs, RefUpdate
+from gitckpt.git.repository import discover_repository
 from tests.conftest import Checkout
 from tests.dying import DyingGit
 
@@ -36,15 +36,15 @@ def test_a_transaction_comes_to_its_end(
     main_checkout.git("update-ref", A, one)
     main_checkout.git("update-ref", B, one)
     git = DyingGit(tmp_path / "dying", monkeypatch)
-    refs = Refs(discover(str(main_checkout.path)))
+    refs = Refs(discover_repository(str(main_checkout.path)))
     git.die_after(done)
     head = main_checkout.git("rev-parse", "main")
-    refs.update(
+    refs.apply_updates(
         [
-            Update("refs/heads/main", head, head),
-            Update(A, two, one),
-            Update(B, "", one),
-            Update(C, one, ""),
+            RefUpdate("refs/heads/main", head, head),
+            RefUpdate(A, two, one),
+            RefUpdate(B, "", one),
+            RefUpdate(C, one, ""),
         ],
         *steps,
     )
@@ -59,9 +59,9 @@ def test_one_that_only_looks_is_made_again(
     one = main_checkout.git("hash-object", "-w", "--stdin", data="one")
     main_checkout.git("update-ref", A, one)
     git = DyingGit(tmp_path / "dying", monkeypatch)
-    refs = Refs(discover(str(main_checkout.path)))
+    refs = Refs(discover_repository(str(main_checkout.path)))
     git.die_after(0)
-    refs.update([Update(A, one, one)])
+    refs.apply_updates([RefUpdate(A, one, one)])
     assert git.has_died
     refs.close()
 
@@ -76,9 +76,9 @@ def test_what_dies_each_time_is_an_error(
     )
     git.chmod(0o755)
     monkeypatch.setenv("GITCKPT_GIT", str(git))
-    refs = Refs(discover(str(main_checkout.path)))
+    refs = Refs(discover_repository(str(main_checkout.path)))
     with pytest.raises(GitError) as caught:
-        refs.update([Update(A, one, "")])
+        refs.apply_updates([RefUpdate(A, one, "")])
     assert caught.value.code == -9
     assert main_checkout.refs("refs/checkpoints") == {}
     refs.close()
@@ -89,15 +89,15 @@ def test_what_a_full_disk_has_left_undone_is_done(
 ) -> None:
     one = main_checkout.git("hash-object", "-w", "--stdin", data="one")
     git = DyingGit(tmp_path / "dying", monkeypatch)
-    refs = Refs(discover(str(main_checkout.path)))
+    refs = Refs(discover_repository(str(main_checkout.path)))
     git.die_after(1, "fatal: commit: couldn't set 'refs/checkpoints/b'")
-    refs.update([Update(A, one, ""), Update(B, one, "")])
+    refs.apply_updates([RefUpdate(A, one, ""), RefUpdate(B, one, "")])
     assert git.has_died
     assert main_checkout.refs("refs/checkpoints") == {A: one, B: one}
     refs.close()
     git.die_after(0, "fatal: commit: couldn't set 'refs/checkpoints/c'")
     with pytest.raises(GitError, match="couldn't set"):
-        refs.update([Update(C, one, "")])
+        refs.apply_updates([RefUpdate(C, one, "")])
     assert main_checkout.refs("refs/checkpoints") == {A: one, B: one}
     refs.close()
 
@@ -127,8 +127,8 @@ def test_answers_of_git_that_are_lost_are_not_waited_for(
     git.chmod(0o755)
     monkeypatch.setenv("GITCKPT_GIT", str(git))
     monkeypatch.setattr(module, "PATIENCE", 0.2)
-    refs = Refs(discover(str(main_checkout.path)))
-    refs.update([Update(A, two, one), Update(B, one, "")], *steps)
+    refs = Refs(discover_repository(str(main_checkout.path)))
+    refs.apply_updates([RefUpdate(A, two, one), RefUpdate(B, one, "")], *steps)
     assert not lost.exists()
     assert main_checkout.refs("refs/checkpoints") == {A: two, B: one}
     refs.close()

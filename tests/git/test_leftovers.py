@@ -13,8 +13,8 @@ import pytest
 
 from gitckpt.git import leftovers
 from gitckpt.git.process import git_executable
-from gitckpt.git.refs import Refs, Update
-from gitckpt.git.repository import Repository, discover
+from gitckpt.git.refs import Refs, RefUpdate
+from gitckpt.git.repository import Repository, discover_repository
 from tests.conftest import Checkout
 
 REF = "refs/ckpt/runs/r"
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def repository(main_checkout: Checkout) -> Iterator[Repository]:
-    opened = discover(str(main_checkout.path))
+    opened = discover_repository(str(main_checkout.path))
     yield opened
     opened.close()
 
@@ -116,7 +116,7 @@ class TestLocks:
         lock = other.path / ".git/refs/x.lock"
         lock.touch()
         os.utime(lock, (time.time() + 60, time.time() + 60))
-        assert left(discover(str(other.path)), lock) == [str(lock)]
+        assert left(discover_repository(str(other.path)), lock) == [str(lock)]
 
     def test_that_is_young_is_not_left(
         self, main_checkout: Checkout, repository: Repository
@@ -143,7 +143,7 @@ class TestLocks:
     ) -> None:
         head = main_checkout.git("rev-parse", "HEAD")
         refs = Refs(repository)
-        refs.update([Update(REF, head, "")])
+        refs.apply_updates([RefUpdate(REF, head, "")])
         lock = main_checkout.path / ".git" / f"{REF}.lock"
         lock.touch()
         os.utime(lock, (time.time() + 60, time.time() + 60))
@@ -160,12 +160,12 @@ class TestLocks:
         age(lock)
         known = leftovers.find_stale_locks(repository, [str(lock)])[str(lock)]
         age(lock, 5)
-        assert not leftovers.discard(str(lock), known)
+        assert not leftovers.delete_if_unchanged(str(lock), known)
         assert lock.exists()
         known = leftovers.find_stale_locks(repository, [str(lock)])[str(lock)]
-        assert leftovers.discard(str(lock), known)
+        assert leftovers.delete_if_unchanged(str(lock), known)
         assert not lock.exists()
-        assert not leftovers.discard(str(lock), known)
+        assert not leftovers.delete_if_unchanged(str(lock), known)
 
 
 class TestObjects:
@@ -183,14 +183,14 @@ class TestObjects:
             file.write_bytes(b"x" * 10000)
         for path in (*files, inside.parent, inside.parent.parent):
             age(path, 3600)
-        assert leftovers.find_stale_objects(repository) == {}
+        assert leftovers.find_stale_temporary_objects(repository) == {}
         for path in (*files, inside.parent, inside.parent.parent):
             age(path, DAYS)
         expected = [*map(str, halves), str(objects / "tmp_objdir-bulk-fsync-x")]
-        assert sorted(leftovers.find_stale_objects(repository)) == expected
+        assert sorted(leftovers.find_stale_temporary_objects(repository)) == expected
         assert leftovers.size_of(expected[3]) >= 10000
         age(inside, 1)
-        assert sorted(leftovers.find_stale_objects(repository)) == expected[:3]
+        assert sorted(leftovers.find_stale_temporary_objects(repository)) == expected[:3]
 
     @pytest.mark.parametrize(
         "name",
@@ -210,9 +210,9 @@ class TestObjects:
     ) -> None:
         path = main_checkout.write(f".git/objects/{name}", "x")
         assert leftovers.find_temporary_objects(repository) == [str(path)]
-        assert leftovers.find_stale_objects(repository) == {}
+        assert leftovers.find_stale_temporary_objects(repository) == {}
         age(path, DAYS)
-        assert list(leftovers.find_stale_objects(repository)) == [str(path)]
+        assert list(leftovers.find_stale_temporary_objects(repository)) == [str(path)]
 
     @pytest.mark.parametrize("ending", ["pack", "idx", "rev", "bitmap", "mtimes"])
     def test_packs_of_a_repack_are_left_after_a_day(
@@ -223,13 +223,13 @@ class TestObjects:
         age(pack, 7200)
         assert (
             leftovers.find_temporary_objects(repository),
-            leftovers.find_stale_objects(repository),
+            leftovers.find_stale_temporary_objects(repository),
         ) == (
             [str(pack)],
             {},
         )
         age(pack, DAYS)
-        assert list(leftovers.find_stale_objects(repository)) == [str(pack)]
+        assert list(leftovers.find_stale_temporary_objects(repository)) == [str(pack)]
 
     def test_packs_are_none(self, main_checkout: Checkout, repository: Repository) -> None:
         for name in (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.lock import Lock
+from gitckpt.git.lock import FileLock
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,7 +50,7 @@ def hold(path: Path) -> subprocess.Popen[str]:
 
 
 def is_free(path: Path) -> bool:
-    lock = Lock(str(path), 0)
+    lock = FileLock(str(path), 0)
     try:
         return lock.acquire()
     finally:
@@ -86,23 +86,23 @@ def test_it_is_free_once_its_holder_is_killed(path: Path) -> None:
 
 
 def test_a_context_gives_it_back(path: Path) -> None:
-    with Lock(str(path), 0) as got:
+    with FileLock(str(path), 0) as got:
         inside = is_free(path)
-    with pytest.raises(ZeroDivisionError), Lock(str(path), 0):
+    with pytest.raises(ZeroDivisionError), FileLock(str(path), 0):
         raise ZeroDivisionError
     assert [got, inside, is_free(path)] == [True, False, True]
 
 
 def test_the_file_stays(path: Path) -> None:
-    with Lock(str(path), 0):
+    with FileLock(str(path), 0):
         pass
     assert path.read_bytes() == b""
 
 
 def test_a_file_deleted_meanwhile_is_made_anew(path: Path) -> None:
-    with Lock(str(path), 0):
+    with FileLock(str(path), 0):
         path.unlink()
-        with Lock(str(path), 0) as got:
+        with FileLock(str(path), 0) as got:
             assert [got, path.exists(), is_free(path)] == [True, True, False]
     assert is_free(path)
 
@@ -110,7 +110,7 @@ def test_a_file_deleted_meanwhile_is_made_anew(path: Path) -> None:
 def test_waiting_for_a_file_that_is_deleted_ends_with_the_new_one(path: Path) -> None:
     with hold(path) as holder:
         path.unlink()
-        mine = Lock(str(path), 60)
+        mine = FileLock(str(path), 60)
         assert mine.acquire()
         holder.communicate("\n")
         assert not is_free(path)
@@ -120,7 +120,7 @@ def test_waiting_for_a_file_that_is_deleted_ends_with_the_new_one(path: Path) ->
 
 def test_a_fork_does_not_keep_what_its_parent_gave_back(path: Path) -> None:
     reader, writer = os.pipe()
-    lock = Lock(str(path), 0)
+    lock = FileLock(str(path), 0)
     assert lock.acquire()
     pid = os.fork()
     if pid == 0:
@@ -136,7 +136,7 @@ def test_a_fork_does_not_keep_what_its_parent_gave_back(path: Path) -> None:
 
 
 def test_giving_back_what_is_not_held_does_nothing(path: Path) -> None:
-    lock = Lock(str(path), 0)
+    lock = FileLock(str(path), 0)
     lock.release()
     lock.acquire()
     lock.release()
@@ -145,14 +145,17 @@ def test_giving_back_what_is_not_held_does_nothing(path: Path) -> None:
 
 
 def test_where_no_file_can_be_made_it_is_not_got(tmp_path: Path) -> None:
-    assert [Lock(str(tmp_path / "no" / "such"), 5).acquire(), Lock(str(tmp_path), 5).acquire()] == [
+    assert [
+        FileLock(str(tmp_path / "no" / "such"), 5).acquire(),
+        FileLock(str(tmp_path), 5).acquire(),
+    ] == [
         False,
         False,
     ]
 
 
 def test_it_is_not_inherited_by_programs_we_start(path: Path) -> None:
-    with Lock(str(path), 0):
+    with FileLock(str(path), 0):
         program = subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False)
     free = is_free(path)
     program.communicate()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gitckpt.git.notes import Notes
+from gitckpt.git.notes import GitNotes
 from gitckpt.git.objects.encoding import MalformedTree, decode_tree, encode_tree
 from gitckpt.git.objects.plumbing import open_objects
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from tests.conftest import Checkout
 
 REF = "refs/notes/checkpoints"
@@ -43,7 +43,7 @@ def test_what_git_once_wrote_is_read() -> None:
 @pytest.mark.parametrize("is_below", [False, True], ids=["the tree", "one below it"])
 @pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED)
 def test_notes_are_made_anew(main_checkout: Checkout, data: bytes, is_below: bool) -> None:
-    repository = discover(str(main_checkout.path))
+    repository = discover_repository(str(main_checkout.path))
     commit = main_checkout.git("rev-parse", "HEAD")
     tree = main_checkout.git("hash-object", "-w", "-t", "tree", "--literally", "--stdin", data=data)
     if is_below:
@@ -53,10 +53,10 @@ def test_notes_are_made_anew(main_checkout: Checkout, data: bytes, is_below: boo
         )
     main_checkout.git("update-ref", REF, main_checkout.git("commit-tree", "-m", "notes", tree))
     objects = open_objects(repository)
-    notes = Notes(repository, objects, REF)
-    assert list(notes.read_all()) == []
-    assert notes.lines([commit]) == {}
-    made, items = notes.edit(notes.tip(), [commit], lambda _, lines: [*lines, "one"], 0)
+    notes = GitNotes(repository, objects, REF)
+    assert list(notes.read_all_notes()) == []
+    assert notes.read_note_lines([commit]) == {}
+    made, items = notes.edit_notes(notes.tip_oid(), [commit], lambda _, lines: [*lines, "one"], 0)
     objects.write(items)
     objects.close()
     main_checkout.git("update-ref", REF, made)

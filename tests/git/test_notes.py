@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gitckpt import RefMoved
-from gitckpt.git.notes import MAX_NOTE_SIZE, Notes
+from gitckpt.git.notes import MAX_NOTE_SIZE, GitNotes
 from gitckpt.git.objects.plumbing import open_objects
-from gitckpt.git.refs import Refs, Update
-from gitckpt.git.repository import Repository, discover
+from gitckpt.git.refs import Refs, RefUpdate
+from gitckpt.git.repository import Repository, discover_repository
 from tests.conftest import Checkout, examples
 
 if TYPE_CHECKING:
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
 
 REF = "refs/notes/checkpoints"
 INSTANT = 1_800_000_000_000_000
@@ -39,16 +39,18 @@ class Book:
         notes: the notes under test.
     """
 
-    def __init__(self, checkout: Checkout, repository: Repository, objects: Objects) -> None:
+    def __init__(self, checkout: Checkout, repository: Repository, objects: ObjectDatabase) -> None:
         self.checkout = checkout
         self.repository = repository
         self.objects = objects
-        self.notes = Notes(repository, objects, REF)
+        self.notes = GitNotes(repository, objects, REF)
 
     def change(self, wanted: dict[str, list[str]]) -> str:
         """Set the lines of commits, write them, and return the notes commit."""
-        tip = self.notes.tip()
-        commit, items = self.notes.edit(tip, list(wanted), lambda name, _: wanted[name], INSTANT)
+        tip = self.notes.tip_oid()
+        commit, items = self.notes.edit_notes(
+            tip, list(wanted), lambda name, _: wanted[name], INSTANT
+        )
         self.objects.write(items)
         if commit != tip:
             self.checkout.git("update-ref", REF, commit, tip or "0" * len(commit))
@@ -75,7 +77,7 @@ class Book:
         return book
 
     def everything(self) -> dict[str, list[str]]:
-        return {commit: lines for commit, lines in self.notes.read_all() if lines is not None}
+        return {commit: lines for commit, lines in self.notes.read_all_notes() if lines is not None}
 
     def show(self, commit: str) -> str:
         return self.checkout.git("notes", "--ref=checkpoints", "show", commit)
@@ -87,7 +89,7 @@ class Book:
 
 
 @pytest.fixture
-def book(main_checkout: Checkout, repository: Repository, objects: Objects) -> Book:
+def book(main_checkout: Checkout, repository: Repository, objects: ObjectDatabase) -> Book:
     """The notes of `main_checkout`, through either adapter."""
     return Book(main_checkout, repository, objects)
 
@@ -132,13 +134,19 @@ class TestEdited:
         assert shown == "one\ntwo\n"
 
     def test_of_nothing_in_nothing_is_nothing(self, book: Book) -> None:
-        assert book.notes.edit("", [], lambda _, lines: lines, INSTANT) == ("", [])
-        assert book.notes.edit("", [commit_name(1)], lambda _, lines: lines, INSTANT) == ("", [])
+        assert book.notes.edit_notes("", [], lambda _, lines: lines, INSTANT) == ("", [])
+        assert book.notes.edit_notes("", [commit_name(1)], lambda _, lines: lines, INSTANT) == (
+            "",
+            [],
+        )
 
     def test_without_change_is_the_tip_itself(self, book: Book) -> None:
         tip = book.change(many(300))
-        assert book.notes.edit(tip, list(many(300)), lambda _, lines: lines, INSTANT) == (tip, [])
-        assert book.notes.edit(tip, [commit_name(999)], lambda _, lines: lines, INSTANT) == (
+        assert book.notes.edit_notes(tip, list(many(300)), lambda _, lines: lines, INSTANT) == (
+            tip,
+            [],
+        )
+        assert book.notes.edit_notes(tip, [commit_name(999)], lambda _, lines: lines, INSTANT) == (
             tip,
             [],
         )
@@ -152,7 +160,7 @@ class TestEdited:
             seen.append((commit, lines))
             return []
 
-        book.notes.edit(book.notes.tip(), [two, one, two], change, INSTANT)
+        book.notes.edit_notes(book.notes.tip_oid(), [two, one, two], change, INSTANT)
         assert seen == [
             (commit, ["a", "b"] if commit == one else []) for commit in sorted([one, two])
         ]
@@ -164,7 +172,7 @@ class TestEdited:
         assert book.as_git_reads_it() == {one: ["a", "more"], three: ["größe 枝"]}
 
     def test_names_what_is_referred_to_before_what_refers_to_it(self, book: Book) -> None:
-        commit, items = book.notes.edit("", list(many(400)), lambda name, _: [name], INSTANT)
+        commit, items = book.notes.edit_notes("", list(many(400)), lambda name, _: [name], INSTANT)
         kinds = [kind for kind, _ in items]
         last_tree = len(kinds) - 1 - kinds[::-1].index("tree")
         assert (kinds[-1], kinds.count("commit"), last_tree, kinds.count("tree")) == (
@@ -186,15 +194,17 @@ class TestEdited:
     def test_blank_lines_of_a_note_are_kept(self, book: Book) -> None:
         head = book.checkout.git("rev-parse", "HEAD")
         book.checkout.git("notes", "--ref=checkpoints", "add", "-F", "-", head, data="a\n\nb\n")
-        assert book.notes.lines([head]) == {head: ["a", "", "b"]}
+        assert book.notes.read_note_lines([head]) == {head: ["a", "", "b"]}
         book.change({head: ["a", "", "b", "c"]})
         assert book.show(head) == "a\n\nb\nc"
 
     def test_bytes_that_are_not_utf8_are_kept(self, book: Book) -> None:
         head = book.checkout.git("rev-parse", "HEAD")
         book.checkout.git("notes", "--ref=checkpoints", "add", "-F", "-", head, data=b"\xff\xfe\n")
-        tip = book.notes.tip()
-        commit, items = book.notes.edit(tip, [head], lambda _, lines: [*lines, "more"], INSTANT)
+        tip = book.notes.tip_oid()
+        commit, items = book.notes.edit_notes(
+            tip, [head], lambda _, lines: [*lines, "more"], INSTANT
+        )
         assert ("blob", b"\xff\xfe\nmore\n") in items
         assert commit != tip
 
@@ -270,7 +280,7 @@ class TestShapes:
             "commit-tree", book.checkout.git("write-tree", env=index), "-m", "notes"
         )
         book.checkout.git("update-ref", REF, commit)
-        assert book.notes.lines([name]) == {name: ["deep"]}
+        assert book.notes.read_note_lines([name]) == {name: ["deep"]}
         book.change({name: ["deep", "deeper"]})
         assert book.checkout.git("ls-tree", "-r", "--name-only", REF) == path
         assert book.as_git_reads_it() == {name: ["deep", "deeper"]}
@@ -328,11 +338,11 @@ class TestLines:
     def test_are_those_of_the_commits_asked_for(self, book: Book, count: int) -> None:
         book.change(many(count))
         asked = [commit_name(1), commit_name(count - 1), commit_name(9999)]
-        assert book.notes.lines(asked) == {
+        assert book.notes.read_note_lines(asked) == {
             commit_name(1): ["line 1"],
             commit_name(count - 1): [f"line {count - 1}"],
         }
-        assert book.notes.lines([]) == {}
+        assert book.notes.read_note_lines([]) == {}
 
     def test_trees_that_stand_for_more_than_there_is_are_not_all_looked_at_and_stay(
         self, book: Book, monkeypatch: pytest.MonkeyPatch
@@ -346,7 +356,7 @@ class TestLines:
                 data="".join(f"040000 tree {tree}\t{number:02x}\n" for number in range(16)),
             )
         book.checkout.git("update-ref", REF, book.checkout.git("commit-tree", tree, "-m", "notes"))
-        assert list(book.notes.read_all()) == []
+        assert list(book.notes.read_all_notes()) == []
         wanted = {name: lines for name, lines in many(900).items() if name[:2] >= "10"}
         assert len(wanted) > 500  # with so many, the tree is rebuilt if it is known completely
         book.change(wanted)
@@ -386,7 +396,7 @@ class TestLines:
                 "commit-tree", book.checkout.git("write-tree", env=index), "-m", "notes"
             ),
         )
-        assert (list(book.notes.read_all()), book.notes.lines([name])) == (
+        assert (list(book.notes.read_all_notes()), book.notes.read_note_lines([name])) == (
             [(name, ["at 40", "at 41"])],
             {name: ["at 40", "at 41"]},
         )
@@ -395,14 +405,14 @@ class TestLines:
         assert book.as_git_reads_it() == {name: ["at 40", "more"]}
 
     def test_without_notes_there_are_none(self, book: Book) -> None:
-        assert list(book.notes.read_all()) == []
-        assert [book.notes.tip(), book.notes.lines([commit_name(1)])] == ["", {}]
+        assert list(book.notes.read_all_notes()) == []
+        assert [book.notes.tip_oid(), book.notes.read_note_lines([commit_name(1)])] == ["", {}]
 
     def test_of_notes_that_others_changed_meanwhile(self, book: Book) -> None:
         head = book.checkout.git("rev-parse", "HEAD")
-        before = book.notes.lines([head])
+        before = book.notes.read_note_lines([head])
         book.checkout.git("notes", "--ref=checkpoints", "add", "-m", "later", head)
-        assert [before, book.notes.lines([head])] == [{}, {head: ["later"]}]
+        assert [before, book.notes.read_note_lines([head])] == [{}, {head: ["later"]}]
 
 
 names = st.integers(0, 400).map(commit_name) | st.integers(0, 40).map(
@@ -437,7 +447,7 @@ def test_notes_are_a_map_from_commits_to_lines(
         book.change(step)
         model = {commit: lines for commit, lines in (model | step).items() if lines}
         assert book.everything() == model
-        assert book.notes.lines(list(step)) == {
+        assert book.notes.read_note_lines(list(step)) == {
             commit: lines for commit, lines in step.items() if lines
         }
     assert book.as_git_reads_it() == model
@@ -451,10 +461,10 @@ def shared_book(main_checkout: Checkout, repository: Repository) -> Book:
 
 def add_notes(path: str, adapter: str, number: int, count: int) -> None:
     """Add lines to a commit of its own and to a shared one, by compare and swap."""
-    repository = discover(path)
+    repository = discover_repository(path)
     objects = open_objects(repository, adapter)
     refs = Refs(repository)
-    notes = Notes(repository, objects, REF)
+    notes = GitNotes(repository, objects, REF)
     shared = commit_name(0)
     for serial in range(count):
         wanted = {commit_name(1000 * number + serial + 1): "own", shared: f"{number}-{serial}"}
@@ -463,11 +473,11 @@ def add_notes(path: str, adapter: str, number: int, count: int) -> None:
             return [*lines, wanted[name]]
 
         while True:
-            tip = notes.tip()
-            commit, items = notes.edit(tip, list(wanted), change, INSTANT)
+            tip = notes.tip_oid()
+            commit, items = notes.edit_notes(tip, list(wanted), change, INSTANT)
             objects.write(items)
             try:
-                refs.update([Update(REF, commit, tip)])
+                refs.apply_updates([RefUpdate(REF, commit, tip)])
             except RefMoved:
                 continue
             break
@@ -499,10 +509,10 @@ class TestMany:
         chosen = [name for name in names if name < "0d"]
         assert len(chosen) > 500
         changes = {name: [] if number % 2 else ["changed"] for number, name in enumerate(chosen)}
-        tip = book.notes.tip()
+        tip = book.notes.tip_oid()
         seen: dict[str, list[str]] = {}
         reads.clear()
-        _, items = book.notes.edit(
+        _, items = book.notes.edit_notes(
             tip,
             list(changes),
             lambda name, lines: seen.setdefault(name, lines) and changes[name],
@@ -558,12 +568,12 @@ class TestMany:
         blob = book.checkout.git("rev-parse", f"{REF}:{one}")
         path = book.checkout.path / ".git/objects" / blob[:2] / blob[2:]
         aside = path.rename(path.with_suffix(".aside"))
-        assert book.notes.edit(
-            book.notes.tip(), [one, others[0]], lambda _, lines: lines, INSTANT
-        ) == (book.notes.tip(), [])
+        assert book.notes.edit_notes(
+            book.notes.tip_oid(), [one, others[0]], lambda _, lines: lines, INSTANT
+        ) == (book.notes.tip_oid(), [])
         aside.rename(path)
-        commit, items = book.notes.edit(
-            book.notes.tip(), [one], lambda _, lines: [*lines, "more"], INSTANT
+        commit, items = book.notes.edit_notes(
+            book.notes.tip_oid(), [one], lambda _, lines: [*lines, "more"], INSTANT
         )
         book.objects.write(items)
         book.checkout.git("update-ref", REF, commit)
@@ -598,7 +608,7 @@ def test_parallel_writers_lose_nothing(
     assert [process.exitcode for process in writers] == [0, 0, 0, 0]
     book = {
         commit: lines or []
-        for commit, lines in Notes(repository, open_objects(repository), REF).read_all()
+        for commit, lines in GitNotes(repository, open_objects(repository), REF).read_all_notes()
     }
     shared = book.pop(commit_name(0))
     assert sorted(shared) == sorted(

@@ -16,14 +16,14 @@ import pytest
 from gitckpt import GitError, RepositoryError, WorktreeError
 from gitckpt.git.objects import writer
 from gitckpt.git.objects.encoding import object_id
-from gitckpt.git.objects.libgit2 import Libgit2
-from gitckpt.git.objects.plumbing import Plumbing, open_objects
+from gitckpt.git.objects.libgit2 import Libgit2Objects
+from gitckpt.git.objects.plumbing import PlumbingObjects, open_objects
 from gitckpt.git.process import git_executable
 from gitckpt.git.repository import Repository
 from tests.conftest import Checkout
 
 if TYPE_CHECKING:
-    from gitckpt.git.objects.writer import Item, Objects
+    from gitckpt.git.objects.writer import Item, ObjectDatabase
 
 MISSING = "1" * 40
 WHO = b"Ada Tester <ada@example.org> 1700000000 +0000"
@@ -33,7 +33,7 @@ def object_file(checkout: Checkout, oid: str) -> Path:
     return checkout.main / ".git" / "objects" / oid[:2] / oid[2:]
 
 
-def read_one(objects: Objects, oid: str) -> tuple[str, bytes] | None:
+def read_one(objects: ObjectDatabase, oid: str) -> tuple[str, bytes] | None:
     (found,) = objects.read([oid])
     return found
 
@@ -64,7 +64,7 @@ class TestHead:
         self, checkout: Checkout, opened: Callable[..., Repository], adapter: str
     ) -> None:
         branch = "main" if checkout.path == checkout.main else "side"
-        assert open_objects(opened(checkout), adapter).head() == (
+        assert open_objects(opened(checkout), adapter).read_head() == (
             checkout.git("rev-parse", "HEAD"),
             branch,
         )
@@ -73,17 +73,17 @@ class TestHead:
         self, checkout: Checkout, opened: Callable[..., Repository], adapter: str
     ) -> None:
         objects = open_objects(opened(checkout), adapter)
-        objects.head()
+        objects.read_head()
         commit = checkout.commit("second")
         checkout.git("branch", "other")
         checkout.git("checkout", "--quiet", "other")
-        assert objects.head() == (commit, "other")
+        assert objects.read_head() == (commit, "other")
 
     def test_detached_it_has_no_branch(
         self, checkout: Checkout, opened: Callable[..., Repository], adapter: str
     ) -> None:
         checkout.git("checkout", "--quiet", "--detach")
-        assert open_objects(opened(checkout), adapter).head() == (
+        assert open_objects(opened(checkout), adapter).read_head() == (
             checkout.git("rev-parse", "HEAD"),
             None,
         )
@@ -98,21 +98,25 @@ class TestHead:
     ) -> None:
         checkout = make_checkout()
         checkout.git("symbolic-ref", "HEAD", f"refs/heads/{branch}")
-        assert open_objects(opened(checkout), adapter).head() == ("", branch)
+        assert open_objects(opened(checkout), adapter).read_head() == ("", branch)
 
     def test_an_orphan_branch_is_unborn(
         self, checkout: Checkout, opened: Callable[..., Repository], adapter: str
     ) -> None:
         checkout.git("checkout", "--quiet", "--orphan", "fresh")
-        assert open_objects(opened(checkout), adapter).head() == ("", "fresh")
+        assert open_objects(opened(checkout), adapter).read_head() == ("", "fresh")
 
-    def test_a_branch_may_have_any_name(self, main_checkout: Checkout, objects: Objects) -> None:
+    def test_a_branch_may_have_any_name(
+        self, main_checkout: Checkout, objects: ObjectDatabase
+    ) -> None:
         main_checkout.git("checkout", "--quiet", "-b", "zweig/größe-枝")
-        assert objects.head() == (main_checkout.git("rev-parse", "HEAD"), "zweig/größe-枝")
+        assert objects.read_head() == (main_checkout.git("rev-parse", "HEAD"), "zweig/größe-枝")
 
-    def test_packed_branches_are_seen(self, main_checkout: Checkout, objects: Objects) -> None:
+    def test_packed_branches_are_seen(
+        self, main_checkout: Checkout, objects: ObjectDatabase
+    ) -> None:
         main_checkout.git("pack-refs", "--all", "--prune")
-        assert objects.head() == (main_checkout.git("rev-parse", "HEAD"), "main")
+        assert objects.read_head() == (main_checkout.git("rev-parse", "HEAD"), "main")
 
     def test_of_a_worktree_that_git_keeps_nothing_of_any_more(
         self,
@@ -123,10 +127,10 @@ class TestHead:
     ) -> None:
         main_checkout.git("worktree", "add", "--quiet", str(tmp_path / "other"))
         objects = open_objects(opened(Checkout(tmp_path / "other")), adapter)
-        objects.head()
+        objects.read_head()
         main_checkout.git("worktree", "remove", str(tmp_path / "other"))
         with pytest.raises(WorktreeError, match="cannot read"):
-            objects.head()
+            objects.read_head()
 
     def test_of_a_bare_repository(
         self,
@@ -136,7 +140,7 @@ class TestHead:
         adapter: str,
     ) -> None:
         main_checkout.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare"))
-        assert open_objects(opened(tmp_path / "bare"), adapter).head() == (
+        assert open_objects(opened(tmp_path / "bare"), adapter).read_head() == (
             main_checkout.git("rev-parse", "HEAD"),
             "main",
         )
@@ -144,7 +148,7 @@ class TestHead:
 
 class TestRead:
     def test_gives_kind_and_content_of_each_kind(
-        self, main_checkout: Checkout, objects: Objects
+        self, main_checkout: Checkout, objects: ObjectDatabase
     ) -> None:
         main_checkout.git("tag", "--annotate", "--message=a tag", "v1")
         oids = [
@@ -164,7 +168,7 @@ class TestRead:
         assert list(objects.read(oids)) == list(zip(kinds, contents, strict=True))
 
     def test_gives_none_for_what_is_missing_and_goes_on(
-        self, main_checkout: Checkout, objects: Objects
+        self, main_checkout: Checkout, objects: ObjectDatabase
     ) -> None:
         readme = main_checkout.git("rev-parse", "HEAD:README")
         assert list(objects.read([MISSING, readme, MISSING, readme])) == [
@@ -174,20 +178,20 @@ class TestRead:
             ("blob", b"hello\n"),
         ]
 
-    def test_of_nothing_is_nothing(self, objects: Objects) -> None:
+    def test_of_nothing_is_nothing(self, objects: ObjectDatabase) -> None:
         assert list(objects.read([])) == []
 
     @pytest.mark.parametrize(
         "content", [b"", b"\n", b"\0\r\n\xff" * 1000, b"blob 5\n", b"x missing\n"]
     )
     def test_keeps_every_byte(
-        self, main_checkout: Checkout, objects: Objects, content: bytes
+        self, main_checkout: Checkout, objects: ObjectDatabase, content: bytes
     ) -> None:
         oid = main_checkout.git("hash-object", "-w", "--stdin", data=content)
         assert list(objects.read([oid, oid])) == [("blob", content)] * 2
 
     @pytest.mark.long
-    def test_of_thirty_megabytes(self, main_checkout: Checkout, objects: Objects) -> None:
+    def test_of_thirty_megabytes(self, main_checkout: Checkout, objects: ObjectDatabase) -> None:
         content = os.urandom(1 << 20) * 30
         oid = main_checkout.git(
             "-c", "core.compression=0", "hash-object", "-w", "--stdin", data=content
@@ -195,7 +199,7 @@ class TestRead:
         assert read_one(objects, oid) == ("blob", content)
 
     @pytest.mark.turns("adapter")
-    def test_of_thousands(self, main_checkout: Checkout, objects: Objects) -> None:
+    def test_of_thousands(self, main_checkout: Checkout, objects: ObjectDatabase) -> None:
         contents = [(b"%d\n" % number) * (number % 90) for number in range(2500)]
         objects.write([("blob", content) for content in contents])
         oids = [object_id("blob", content, "sha1") for content in contents]
@@ -204,7 +208,9 @@ class TestRead:
             answer for content in contents for answer in (("blob", content), None)
         ]
 
-    def test_may_be_left_in_the_middle(self, main_checkout: Checkout, objects: Objects) -> None:
+    def test_may_be_left_in_the_middle(
+        self, main_checkout: Checkout, objects: ObjectDatabase
+    ) -> None:
         objects.write([("blob", b"%d" % number) for number in range(200)])
         oids = [object_id("blob", b"%d" % number, "sha1") for number in range(200)]
         for found in objects.read(oids):
@@ -212,7 +218,7 @@ class TestRead:
                 break
         assert read_one(objects, oids[7]) == ("blob", b"7")
 
-    def test_may_be_nested(self, main_checkout: Checkout, objects: Objects) -> None:
+    def test_may_be_nested(self, main_checkout: Checkout, objects: ObjectDatabase) -> None:
         contents = [b"%d" % number for number in range(200)]
         objects.write([("blob", content) for content in contents])
         oids = [object_id("blob", content, "sha1") for content in contents]
@@ -223,13 +229,15 @@ class TestRead:
         assert pairs == [(("blob", content), ("blob", content)) for content in contents]
 
     def test_sees_what_another_process_wrote_meanwhile(
-        self, main_checkout: Checkout, objects: Objects
+        self, main_checkout: Checkout, objects: ObjectDatabase
     ) -> None:
         assert read_one(objects, object_id("blob", b"later", "sha1")) is None
         oid = main_checkout.git("hash-object", "-w", "--stdin", data=b"later")
         assert read_one(objects, oid) == ("blob", b"later")
 
-    def test_survives_that_others_repack(self, main_checkout: Checkout, objects: Objects) -> None:
+    def test_survives_that_others_repack(
+        self, main_checkout: Checkout, objects: ObjectDatabase
+    ) -> None:
         commits = [main_checkout.commit(str(number)) for number in range(3)]
         before = list(objects.read(commits))
         main_checkout.git("gc", "--quiet", "--prune=now")
@@ -253,7 +261,7 @@ class TestRead:
     )
     @pytest.mark.usefixtures("impatient")
     def test_gives_none_for_what_is_damaged_and_goes_on(
-        self, main_checkout: Checkout, objects: Objects, damage: Callable[[bytes], bytes]
+        self, main_checkout: Checkout, objects: ObjectDatabase, damage: Callable[[bytes], bytes]
     ) -> None:
         oid = main_checkout.git("hash-object", "-w", "--stdin", data=os.urandom(100_000))
         file = object_file(main_checkout, oid)
@@ -273,7 +281,7 @@ class TestRead:
 
     @pytest.mark.usefixtures("impatient")
     def test_gives_what_a_pack_has_of_one_that_is_cut_off(
-        self, main_checkout: Checkout, objects: Objects
+        self, main_checkout: Checkout, objects: ObjectDatabase
     ) -> None:
         oid = main_checkout.git("hash-object", "-w", "--stdin", data=b"text\n" * 1000)
         data = object_file(main_checkout, oid).read_bytes()
@@ -305,7 +313,7 @@ class TestRead:
 
 class TestWrite:
     def test_very_many_go_into_one_pack(
-        self, main_checkout: Checkout, objects: Objects, monkeypatch: pytest.MonkeyPatch
+        self, main_checkout: Checkout, objects: ObjectDatabase, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(writer, "_PACKED_FROM", 3)
         place = main_checkout.main / ".git/objects"
@@ -316,7 +324,7 @@ class TestWrite:
         assert sorted(path.suffix for path in set(place.rglob("*")) - before) == [".idx", ".pack"]
 
     def test_makes_the_objects_that_git_makes(
-        self, main_checkout: Checkout, objects: Objects
+        self, main_checkout: Checkout, objects: ObjectDatabase
     ) -> None:
         items = three_kinds()
         objects.write(list(items.values()))
@@ -328,26 +336,28 @@ class TestWrite:
         assert dict(zip(items, objects.read(list(items)), strict=True)) == items
         assert main_checkout.git("fsck", "--strict", "--no-dangling") == ""
 
-    def test_is_seen_by_git_at_once(self, main_checkout: Checkout, objects: Objects) -> None:
+    def test_is_seen_by_git_at_once(self, main_checkout: Checkout, objects: ObjectDatabase) -> None:
         oids = objects.write([("blob", b"one"), ("blob", b"two")])
         assert oids == [object_id("blob", data, "sha1") for data in (b"one", b"two")]
         assert [main_checkout.git("cat-file", "blob", oid) for oid in oids] == ["one", "two"]
 
-    def test_of_nothing_writes_nothing(self, main_checkout: Checkout, objects: Objects) -> None:
+    def test_of_nothing_writes_nothing(
+        self, main_checkout: Checkout, objects: ObjectDatabase
+    ) -> None:
         before = main_checkout.git("count-objects", "-v")
         objects.write([])
         objects.write([])
         assert main_checkout.git("count-objects", "-v") == before
 
     def test_of_what_exists_changes_nothing(
-        self, main_checkout: Checkout, objects: Objects
+        self, main_checkout: Checkout, objects: ObjectDatabase
     ) -> None:
         before = main_checkout.git("count-objects", "-v")
         objects.write([("blob", b"hello\n"), ("blob", b"hello\n")])
         assert main_checkout.git("count-objects", "-v") == before
 
     def test_of_what_exists_in_a_pack_adds_one_file_at_most(
-        self, main_checkout: Checkout, objects: Objects
+        self, main_checkout: Checkout, objects: ObjectDatabase
     ) -> None:
         main_checkout.git("gc", "--quiet")
         for _ in range(2):
@@ -358,7 +368,7 @@ class TestWrite:
         assert main_checkout.git("count-objects").split()[0] == "0"
 
     def test_of_what_exists_makes_it_young_again(
-        self, main_checkout: Checkout, objects: Objects
+        self, main_checkout: Checkout, objects: ObjectDatabase
     ) -> None:
         (oid,) = objects.write([("blob", b"one")])
         os.utime(object_file(main_checkout, oid), (0, 0))
@@ -370,13 +380,13 @@ class TestWrite:
     @pytest.mark.parametrize(
         "size", [0, 1, 15, 16, 17, 2047, 2048, 2049, 262_143, 262_144, 30 << 20]
     )
-    def test_of_any_size(self, main_checkout: Checkout, objects: Objects, size: int) -> None:
+    def test_of_any_size(self, main_checkout: Checkout, objects: ObjectDatabase, size: int) -> None:
         data = (os.urandom(1000) * (size // 1000 + 1))[:size]
         objects.write([("blob", data)])
         oid = main_checkout.git("hash-object", "--stdin", data=data)
         assert [oid, read_one(objects, oid)] == [object_id("blob", data, "sha1"), ("blob", data)]
 
-    def test_of_a_document_takes_no_memory_for_a_large_file(self, objects: Objects) -> None:
+    def test_of_a_document_takes_no_memory_for_a_large_file(self, objects: ObjectDatabase) -> None:
         objects.write([("blob", b"what is needed for the first one")])
         tracemalloc.start()
         try:
@@ -395,7 +405,7 @@ class TestWrite:
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
     def test_to_a_directory_that_cannot_be_written_fails(
-        self, main_checkout: Checkout, objects: Objects
+        self, main_checkout: Checkout, objects: ObjectDatabase
     ) -> None:
         directory = main_checkout.path / ".git" / "objects"
         directory.chmod(0o500)
@@ -406,7 +416,7 @@ class TestWrite:
             directory.chmod(0o700)
 
     def test_fails_where_a_file_is_in_the_way(
-        self, main_checkout: Checkout, objects: Objects
+        self, main_checkout: Checkout, objects: ObjectDatabase
     ) -> None:
         oid = object_id("blob", b"in the way", "sha1")
         object_file(main_checkout, oid).parent.write_bytes(b"")
@@ -414,7 +424,7 @@ class TestWrite:
             objects.write([("blob", b"in the way")])
 
     def test_flushes_each_object_and_its_name(
-        self, main_checkout: Checkout, objects: Objects, flushed: list[str]
+        self, main_checkout: Checkout, objects: ObjectDatabase, flushed: list[str]
     ) -> None:
         oids = objects.write([("blob", b"%d" % number) for number in range(5)])
         files = [object_file(main_checkout, oid) for oid in oids]
@@ -424,13 +434,13 @@ class TestWrite:
         )
 
     def test_leaves_the_flushing_to_the_caller(
-        self, objects: Objects, flushed: list[str], flushes: Callable[[], int]
+        self, objects: ObjectDatabase, flushed: list[str], flushes: Callable[[], int]
     ) -> None:
         objects.write([("blob", b"one")], flushed=False)
         assert [flushed, flushes()] == [[], 0]
 
     def test_writes_what_a_power_cut_left_empty(
-        self, main_checkout: Checkout, objects: Objects
+        self, main_checkout: Checkout, objects: ObjectDatabase
     ) -> None:
         (oid,) = objects.write([("blob", b"one")])
         object_file(main_checkout, oid).unlink()
@@ -441,8 +451,8 @@ class TestWrite:
     def test_plumbing_writes_again_and_again_once_warmed_up(
         self, main_checkout: Checkout, repository: Repository
     ) -> None:
-        objects = Plumbing(repository)
-        repository.cat_file.warm_up()
+        objects = PlumbingObjects(repository)
+        repository.cat_file.start_idle_process()
         main_checkout.git("gc", "--quiet", "--prune=now")
         for data in (b"one", b"two"):
             objects.write([("blob", data)])
@@ -469,7 +479,7 @@ class TestLooseFiles:
             theirs = object_file(
                 checkout, checkout.git("hash-object", "-w", "--stdin", data="theirs")
             )
-            objects = Plumbing(opened(checkout))
+            objects = PlumbingObjects(opened(checkout))
             ours = object_file(checkout, objects.write([("blob", b"ours")])[0])
             objects.close()
         finally:
@@ -487,7 +497,7 @@ class TestLooseFiles:
         object_format: str,
     ) -> None:
         checkout = make_checkout("project", f"--object-format={object_format}")
-        objects = Plumbing(opened(checkout))
+        objects = PlumbingObjects(opened(checkout))
         items = three_kinds(object_format)
         objects.write([*items.values(), ("blob", os.urandom(100_000))])
         objects.close()
@@ -497,7 +507,7 @@ class TestLooseFiles:
     def test_nothing_is_left_of_one_that_cannot_be_written(
         self, main_checkout: Checkout, repository: Repository
     ) -> None:
-        objects = Plumbing(repository)
+        objects = PlumbingObjects(repository)
         oid = object_id("blob", b"too long", "sha1")
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
@@ -512,7 +522,7 @@ class TestLooseFiles:
     def test_one_of_another_user_that_cannot_be_made_young_is_written_anew(
         self, main_checkout: Checkout, repository: Repository, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        objects = Plumbing(repository)
+        objects = PlumbingObjects(repository)
         (oid,) = objects.write([("blob", b"one")])
         known = object_file(main_checkout, oid).stat().st_ino
         os.utime(object_file(main_checkout, oid), (0, 0))
@@ -531,7 +541,7 @@ class TestLooseFiles:
         top = main_checkout.path / ".git/objects"
         top.rename(top.with_name("elsewhere"))
         with pytest.raises(GitError, match="No such file"):
-            Plumbing(repository).write([("blob", b"one")])
+            PlumbingObjects(repository).write([("blob", b"one")])
         assert not top.exists()
 
 
@@ -549,10 +559,10 @@ class TestAdapters:
         assert read_one(objects, commit) is not None
 
     def test_auto_is_libgit2_where_it_opens_the_repository(self, repository: Repository) -> None:
-        assert type(open_objects(repository)) is Libgit2
+        assert type(open_objects(repository)) is Libgit2Objects
 
     def check_falls_back(self, repository: Repository, because: str) -> None:
-        assert type(open_objects(repository)) is Plumbing
+        assert type(open_objects(repository)) is PlumbingObjects
         with pytest.raises(RepositoryError) as caught:
             open_objects(repository, "libgit2")
         assert because in caught.value.message
@@ -568,7 +578,7 @@ class TestAdapters:
         commit = checkout.commit("first")
         repository = opened(checkout)
         self.check_falls_back(repository, "unknown object format 'sha256'")
-        assert [len(commit), open_objects(repository).head()] == [64, (commit, "main")]
+        assert [len(commit), open_objects(repository).read_head()] == [64, (commit, "main")]
 
     def test_auto_is_plumbing_with_reftables(
         self,
@@ -577,11 +587,11 @@ class TestAdapters:
         opened: Callable[..., Repository],
     ) -> None:
         checkout = make_checkout("project", "--ref-format=reftable")
-        unborn = open_objects(opened(checkout)).head()
+        unborn = open_objects(opened(checkout)).read_head()
         commit = checkout.commit("first")
         repository = opened(checkout)
         self.check_falls_back(repository, "unsupported extension name extensions.refstorage")
-        assert [unborn, open_objects(repository).head()] == [("", "main"), (commit, "main")]
+        assert [unborn, open_objects(repository).read_head()] == [("", "main"), (commit, "main")]
 
     def test_auto_is_plumbing_with_the_extension_of_a_partial_clone(
         self, main_checkout: Checkout, repository: Repository
@@ -606,7 +616,7 @@ class TestAdapters:
         self, main_checkout: Checkout, opened: Callable[..., Repository]
     ) -> None:
         main_checkout.git("config", "core.sharedRepository", "umask")
-        assert type(open_objects(opened(main_checkout))) is Libgit2
+        assert type(open_objects(opened(main_checkout))) is Libgit2Objects
 
     def test_a_partial_clone_is_read_without_asking_its_remote_what_is_missing(
         self,
@@ -627,7 +637,7 @@ class TestAdapters:
         )
         objects = open_objects(opened(tmp_path / "partial"), adapter)
         commit = main_checkout.git("rev-parse", "HEAD")
-        assert objects.head() == (commit, "main")
+        assert objects.read_head() == (commit, "main")
         assert [read_one(objects, commit) is None, read_one(objects, MISSING)] == [False, None]
 
 

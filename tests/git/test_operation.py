@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gitckpt.git.objects.plumbing import Plumbing
-from gitckpt.git.repository import Repository, discover
+from gitckpt.git.objects.plumbing import PlumbingObjects
+from gitckpt.git.repository import Repository, discover_repository
 from gitckpt.git.worktree import operation
 from tests.conftest import Checkout
 from tests.damaging import place_of
@@ -18,7 +18,7 @@ from tests.damaging import place_of
 
 @pytest.fixture
 def repository(main_checkout: Checkout) -> Iterator[Repository]:
-    opened = discover(str(main_checkout.path))
+    opened = discover_repository(str(main_checkout.path))
     yield opened
     opened.close()
 
@@ -54,7 +54,7 @@ def test_a_rebase_of_more_commits_than_a_command_takes(
     )  # arguments may fill a quarter of the stack
     try:
         kept = operation.write_keep_commit(
-            repository, Plumbing(repository), todo, main_checkout.head()
+            repository, PlumbingObjects(repository), todo, main_checkout.head()
         )
     finally:
         resource.setrlimit(resource.RLIMIT_STACK, before)
@@ -66,7 +66,7 @@ def test_what_head_leads_to_is_not_walked(repository: Repository, main_checkout:
     commits = imported(main_checkout, [[number - 1] if number else [] for number in range(300)])
     place_of(main_checkout, commits[20]).unlink()
     todo = {operation.INSTRUCTIONS: "".join(f"pick {oid} x\n" for oid in commits[150:]).encode()}
-    kept = operation.write_keep_commit(repository, Plumbing(repository), todo, commits[140])
+    kept = operation.write_keep_commit(repository, PlumbingObjects(repository), todo, commits[140])
     assert main_checkout.git("rev-parse", f"{kept}^1") == commits[-1]
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from gitckpt import GitError
 from gitckpt.git import fsync
-from gitckpt.git.command import require_git
-from gitckpt.git.packing import count_loose_refs, pack
-from gitckpt.git.refs import Refs, Update
-from gitckpt.git.repository import Repository, discover
+from gitckpt.git.command import require_git_version
+from gitckpt.git.packing import count_loose_refs, pack_refs
+from gitckpt.git.refs import Refs, RefUpdate
+from gitckpt.git.repository import Repository, discover_repository
 from tests.conftest import Checkout, MakeOnce
 
 OURS = ("refs/checkpoints", "refs/ckpt")
@@ -30,7 +30,7 @@ Open = Callable[..., Repository]
 def version(request: pytest.FixtureRequest) -> tuple[int, ...]:
     """Select a way of packing: links work with every git, the option with a newer one."""
     chosen: tuple[int, ...] = request.param
-    if chosen == BY_OPTION > require_git():
+    if chosen == BY_OPTION > require_git_version():
         request.getfixturevalue("newer_git")
     return chosen
 
@@ -102,7 +102,7 @@ class TestPack:
         self, filled: Checkout, opened: Open, version: tuple[int, ...]
     ) -> None:
         before = see(filled)
-        assert pack(opened(filled), OURS, version)
+        assert pack_refs(opened(filled), OURS, version)
         assert [loose(filled), see(filled), leftovers(filled)] == [LOOSE_OTHERS, before, []]
         assert filled.git("fsck", "--strict", "--no-dangling") == ""
         packed = (filled.path / ".git" / "packed-refs").read_text().splitlines()
@@ -129,7 +129,7 @@ class TestPack:
     ) -> None:
         add(main_checkout, 3)
         before = see(main_checkout)
-        assert pack(opened(main_checkout), OURS, version)
+        assert pack_refs(opened(main_checkout), OURS, version)
         assert [loose(main_checkout), see(main_checkout), leftovers(main_checkout)] == [
             ["refs/heads/main"],
             before,
@@ -139,9 +139,9 @@ class TestPack:
 
     def test_a_second_time(self, filled: Checkout, opened: Open, version: tuple[int, ...]) -> None:
         repository = opened(filled)
-        pack(repository, OURS, version)
+        pack_refs(repository, OURS, version)
         before = see(filled)
-        pack(repository, OURS, version)
+        pack_refs(repository, OURS, version)
         assert [loose(filled), see(filled)] == [LOOSE_OTHERS, before]
 
     def test_newer_values_win(
@@ -149,14 +149,14 @@ class TestPack:
     ) -> None:
         tree = filled.git("rev-parse", "HEAD^{tree}")
         filled.git("update-ref", "refs/checkpoints/packed", tree)
-        assert pack(opened(filled), OURS, version)
+        assert pack_refs(opened(filled), OURS, version)
         assert filled.refs("refs/checkpoints/packed") == {"refs/checkpoints/packed": tree}
 
     def test_of_one_nested_namespace(
         self, filled: Checkout, opened: Open, version: tuple[int, ...]
     ) -> None:
         before = see(filled)
-        assert pack(opened(filled), ["refs/ckpt/trees", "refs/ckpt/none"], version)
+        assert pack_refs(opened(filled), ["refs/ckpt/trees", "refs/ckpt/none"], version)
         ours = [f"refs/checkpoints/{number}" for number in range(5)] + ["refs/ckpt/tagged"]
         assert [loose(filled), see(filled)] == [sorted([*LOOSE_OTHERS, *ours]), before]
 
@@ -165,7 +165,7 @@ class TestPack:
     ) -> None:
         repository = opened(main_checkout)
         before = main_checkout.fingerprint()
-        assert not pack(repository, OURS, version)
+        assert not pack_refs(repository, OURS, version)
         assert [main_checkout.fingerprint(), loose(main_checkout)] == [before, ["refs/heads/main"]]
 
     def test_from_a_linked_worktree(
@@ -173,7 +173,7 @@ class TestPack:
     ) -> None:
         filled.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"))
         before = see(filled)
-        assert pack(opened(tmp_path / "linked"), OURS, version)
+        assert pack_refs(opened(tmp_path / "linked"), OURS, version)
         assert [loose(filled), see(filled), leftovers(filled)] == [LOOSE_OTHERS, before, []]
 
     def test_in_a_submodule_whose_worktree_is_configured(
@@ -188,7 +188,7 @@ class TestPack:
         inner = Checkout(outer.path / "inner")
         add(inner, 3)
         before = see(inner)
-        assert pack(opened(inner), OURS, version)
+        assert pack_refs(opened(inner), OURS, version)
         assert see(inner) == before
         assert count_loose_refs(opened(inner)) == 0
 
@@ -198,7 +198,7 @@ class TestPack:
         checkout = make_checkout("project", "--bare", "--object-format=sha256")
         blob = checkout.git("hash-object", "-w", "--stdin", data="text")
         checkout.git("update-ref", "refs/checkpoints/a", blob)
-        assert pack(opened(checkout), OURS, version)
+        assert pack_refs(opened(checkout), OURS, version)
         assert (checkout.refs(), count_loose_refs(opened(checkout))) == (
             {"refs/checkpoints/a": blob},
             0,
@@ -214,7 +214,7 @@ class TestPack:
         alternates.write_text("../../../project/.git/objects\n")
         add(borrower, 3)
         before = see(borrower)
-        assert pack(opened(borrower), OURS, version)
+        assert pack_refs(opened(borrower), OURS, version)
         assert (see(borrower), count_loose_refs(opened(borrower))) == (before, 0)
 
     def test_with_a_path_of_any_name(
@@ -224,7 +224,7 @@ class TestPack:
         main_checkout.path.rename(moved.path)
         add(moved, 3)
         before = see(moved)
-        assert pack(opened(moved), OURS, version)
+        assert pack_refs(opened(moved), OURS, version)
         assert [loose(moved), see(moved)] == [["refs/heads/main"], before]
 
     def test_group_may_still_write(
@@ -233,7 +233,7 @@ class TestPack:
         checkout = make_checkout("project", "--shared=group")
         checkout.commit("first")
         add(checkout, 2)
-        pack(opened(checkout), OURS, version)
+        pack_refs(opened(checkout), OURS, version)
         assert oct((checkout.path / ".git" / "packed-refs").stat().st_mode & 0o060) == "0o60"
 
     def test_runs_no_hook(self, filled: Checkout, opened: Open, version: tuple[int, ...]) -> None:
@@ -243,7 +243,7 @@ class TestPack:
         )
         hook.chmod(0o755)
         filled.git("config", "core.hooksPath", str(hook.parent))
-        assert pack(opened(filled), OURS, version)
+        assert pack_refs(opened(filled), OURS, version)
         assert not (filled.path / ".git" / "ran").exists()
 
     def test_is_on_the_disk_before_loose_refs_go(
@@ -251,7 +251,7 @@ class TestPack:
     ) -> None:
         repository = opened(filled)
         before = flushes()
-        pack(repository, OURS, version)
+        pack_refs(repository, OURS, version)
         assert flushes() - before == 2  # once with all loose refs, and once for the deleted refs
 
     def test_the_name_of_the_packed_refs_is_on_the_disk_before_loose_refs_go(
@@ -264,7 +264,7 @@ class TestPack:
         loose_then: list[int] = []
         monkeypatch.setattr(fsync, "flush", lambda paths: loose_then.append(len(loose(filled))))
         before = len(loose(filled))
-        pack(opened(filled), OURS, version)
+        pack_refs(opened(filled), OURS, version)
         assert loose_then[0] == before > loose_then[-1] == len(loose(filled))
 
     def test_broken_refs_stay_for_the_doctor(
@@ -272,7 +272,7 @@ class TestPack:
     ) -> None:
         filled.write(".git/refs/checkpoints/dangling", "1" * 40 + "\n")
         filled.write(".git/refs/checkpoints/empty", "")
-        pack(opened(filled), OURS, version)
+        pack_refs(opened(filled), OURS, version)
         assert loose(filled) == sorted(
             ["refs/checkpoints/dangling", "refs/checkpoints/empty", *LOOSE_OTHERS]
         )
@@ -285,7 +285,7 @@ class TestPack:
         add(checkout, 3)
         before = see(checkout)
         for each in (BY_LINKS, BY_OPTION):
-            assert not pack(opened(checkout), OURS, each)
+            assert not pack_refs(opened(checkout), OURS, each)
         assert (see(checkout), count_loose_refs(opened(checkout))) == (before, 0)
 
 
@@ -295,7 +295,7 @@ class TestLocks:
     ) -> None:
         lock = filled.write(".git/packed-refs.lock", "")
         before = (see(filled), loose(filled), (filled.path / ".git" / "packed-refs").read_bytes())
-        assert not pack(opened(filled), OURS, version)
+        assert not pack_refs(opened(filled), OURS, version)
         assert (
             see(filled),
             loose(filled),
@@ -303,7 +303,7 @@ class TestLocks:
         ) == before
         assert leftovers(filled) == ["packed-refs.lock"]
         lock.unlink()
-        assert pack(opened(filled), OURS, version)
+        assert pack_refs(opened(filled), OURS, version)
         assert loose(filled) == LOOSE_OTHERS
 
     def test_a_locked_ref_stays_loose_and_is_not_lost(
@@ -311,7 +311,7 @@ class TestLocks:
     ) -> None:
         lock = filled.write(".git/refs/checkpoints/3.lock", "")
         before = see(filled)
-        pack(opened(filled), OURS, version)
+        pack_refs(opened(filled), OURS, version)
         assert (see(filled), lock.exists(), leftovers(filled)) == (before, True, [])
         assert {"refs/checkpoints/3", "refs/checkpoints/3.lock"} <= set(loose(filled))
 
@@ -327,7 +327,7 @@ class TestLocks:
             GitError,
             match=r"git pack-refs failed: fatal: unexpected line in .*packed-refs: nonsense",
         ):
-            pack(repository, OURS, version)
+            pack_refs(repository, OURS, version)
         packed.write_text(good)
         assert [loose(filled), leftovers(filled)] == [before, []]
 
@@ -356,14 +356,14 @@ class TestCountLoose:
 
 
 def create(path: str, oid: str, number: int, count: int) -> None:
-    repository = discover(path)
+    repository = discover_repository(path)
     refs = Refs(repository)
     for serial in range(count):
         name = f"{number}-{serial}"
-        refs.update(
+        refs.apply_updates(
             [
-                Update(f"refs/ckpt/trees/{name}", oid, ""),
-                Update(f"refs/checkpoints/{name}", oid, ""),
+                RefUpdate(f"refs/ckpt/trees/{name}", oid, ""),
+                RefUpdate(f"refs/checkpoints/{name}", oid, ""),
             ]
         )
     refs.close()
@@ -371,19 +371,19 @@ def create(path: str, oid: str, number: int, count: int) -> None:
 
 
 def delete(path: str, oid: str, count: int) -> None:
-    repository = discover(path)
+    repository = discover_repository(path)
     refs = Refs(repository)
     for serial in range(0, count, 5):
         names = [f"refs/checkpoints/old-{number}" for number in range(serial, serial + 5)]
-        refs.update([Update(name, "", oid) for name in names])
+        refs.apply_updates([RefUpdate(name, "", oid) for name in names])
     refs.close()
     repository.close()
 
 
 def pack_until(path: str, version: tuple[int, ...], stop: str) -> None:
-    repository = discover(path)
+    repository = discover_repository(path)
     while not os.path.exists(stop):
-        pack(repository, OURS, version)
+        pack_refs(repository, OURS, version)
     repository.close()
 
 

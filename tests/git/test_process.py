@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt import CkptError, GitError
-from gitckpt.git.command import Standby
-from gitckpt.git.process import Child, git_executable, run, run_attached, start_detached
-from gitckpt.git.repository import discover
+from gitckpt.git.command import StandbyProcess
+from gitckpt.git.process import Child, git_executable, run_attached, run_program, start_detached
+from gitckpt.git.repository import discover_repository
 from tests.conftest import Checkout, repository_of
 
 ROOT = Path(__file__).parents[2]
@@ -76,7 +76,7 @@ class TestInParts:
 
     def test_git_does_not_write_line_by_line(self, main_checkout: Checkout) -> None:
         said: list[bytes] = []
-        discover(str(main_checkout.path)).git.stream_lines(
+        discover_repository(str(main_checkout.path)).git.stream_lines(
             "-c", "alias.say=!printenv GIT_FLUSH", "say", handle=said.extend
         )
         assert said == [b"0"]
@@ -84,23 +84,25 @@ class TestInParts:
 
 class TestRun:
     def test_gives_code_output_and_complaints(self) -> None:
-        done = run(python("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"))
-        assert (done.code, done.out, done.err, done.complaint) == (3, b"out\n", b"err\n", "err\n")
+        done = run_program(
+            python("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)")
+        )
+        assert (done.code, done.out, done.err, done.error_text) == (3, b"out\n", b"err\n", "err\n")
 
     def test_hands_over_the_input(self) -> None:
-        done = run(["cat"], data=b"\0\xff\n")
+        done = run_program(["cat"], data=b"\0\xff\n")
         assert (done.code, done.out, done.err) == (0, b"\0\xff\n", b"")
 
     def test_input_ends_where_none_is_given(self) -> None:
-        assert run(["cat"]).out == b""
+        assert run_program(["cat"]).out == b""
 
     def test_much_in_and_out_at_once(self) -> None:
         data = os.urandom(1 << 20) * 8
-        assert run(["cat"], data=data).out == data
+        assert run_program(["cat"], data=data).out == data
 
     def test_much_on_all_three_streams_at_once(self) -> None:
         data = b"x" * 3_000_000
-        done = run(
+        done = run_program(
             python(
                 "import sys\nfor line in iter(lambda: sys.stdin.buffer.read(9999), b''):\n"
                 " sys.stdout.buffer.write(line); sys.stderr.buffer.write(line)"
@@ -110,25 +112,25 @@ class TestRun:
         assert (done.code, done.out, done.err) == (0, data, data)
 
     def test_a_program_that_does_not_read_its_input(self) -> None:
-        done = run(python("print('enough')"), data=b"x" * 3_000_000)
+        done = run_program(python("print('enough')"), data=b"x" * 3_000_000)
         assert (done.code, done.out) == (0, b"enough\n")
 
     def test_a_program_that_closes_its_input(self) -> None:
-        done = run(python("import os; os.close(0); print('enough')"), data=b"x" * 3_000_000)
+        done = run_program(python("import os; os.close(0); print('enough')"), data=b"x" * 3_000_000)
         assert (done.code, done.out) == (0, b"enough\n")
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGPIPE])
     def test_a_signal_is_a_negative_code(self, number: signal.Signals) -> None:
-        assert run(["sh", "-c", f"kill -{int(number)} $$"]).code == -number
+        assert run_program(["sh", "-c", f"kill -{int(number)} $$"]).code == -number
 
     def test_a_broken_pipe_ends_the_program_as_in_a_shell(self) -> None:
         # Python ignores SIGPIPE and would pass that on.
-        assert run(["sh", "-c", "yes | head -n 1; trap"]).out == b"y\n"
+        assert run_program(["sh", "-c", "yes | head -n 1; trap"]).out == b"y\n"
 
     def test_a_program_that_is_missing(self) -> None:
         before = open_files()
         with pytest.raises(CkptError) as caught:
-            run(["no-such-program"])
+            run_program(["no-such-program"])
         assert (caught.value.message, caught.value.hint, caught.value.exit_code) == (
             "cannot start no-such-program: No such file or directory",
             "install no-such-program, or put it on PATH",
@@ -138,14 +140,16 @@ class TestRun:
 
     def test_one_that_is_there_need_not_be_installed(self) -> None:
         with pytest.raises(CkptError) as caught:
-            run(["true", "x" * 3_000_000])
+            run_program(["true", "x" * 3_000_000])
         assert (caught.value.message, caught.value.hint) == (
             "cannot start true: Argument list too long",
             None,
         )
 
     def test_uses_the_environment_it_is_given(self) -> None:
-        assert run(["env"], env={"ONLY": "this", "PATH": os.environ["PATH"]}).out.splitlines() == [
+        assert run_program(
+            ["env"], env={"ONLY": "this", "PATH": os.environ["PATH"]}
+        ).out.splitlines() == [
             b"ONLY=this",
             b"PATH=" + os.environ["PATH"].encode(),
         ]
@@ -153,7 +157,7 @@ class TestRun:
     def test_leaves_no_open_files_and_no_zombies(self) -> None:
         before, children = open_files(), children_of_ours()
         for _ in range(5):
-            run(["true"])
+            run_program(["true"])
         assert (open_files(), children_of_ours()) == (before, children)
 
     def test_works_without_standard_streams(self) -> None:
@@ -169,15 +173,20 @@ class TestRun:
 class TestChild:
     def test_answers_line_by_line_and_by_size(self) -> None:
         child = start("import sys\nfor line in sys.stdin: print(line.upper(), end='', flush=True)")
-        child.write(b"one\ntwo\nthree\n")
-        answers = [child.read_line(), child.read(4), child.read_line()]
-        child.write(b"four\n")
-        answers += [child.read(5)]
+        child.write_input(b"one\ntwo\nthree\n")
+        answers = [child.read_output_line(), child.read_output(4), child.read_output_line()]
+        child.write_input(b"four\n")
+        answers += [child.read_output(5)]
         assert (answers, child.close()) == ([b"ONE", b"TWO\n", b"THREE", b"FOUR\n"], 0)
 
     def test_the_end_of_its_output(self) -> None:
         child = start("print('whole'); print('half', end='')")
-        assert [child.read_line(), child.read(100), child.read_line(), child.read(1)] == [
+        assert [
+            child.read_output_line(),
+            child.read_output(100),
+            child.read_output_line(),
+            child.read_output(1),
+        ] == [
             b"whole",
             b"half",
             b"",
@@ -187,39 +196,39 @@ class TestChild:
 
     def test_complaints_do_not_block_it_while_we_wait_for_lines(self) -> None:
         child = start(SCREAM)
-        assert (child.read_line(), child.close()) == (b"done", 0)
+        assert (child.read_output_line(), child.close()) == (b"done", 0)
 
     def test_complaints_do_not_block_it_while_we_wait_for_bytes(self) -> None:
         child = start(SCREAM)
-        assert (child.read(5), child.close()) == (b"done\n", 0)
+        assert (child.read_output(5), child.close()) == (b"done\n", 0)
 
     def test_complaints_from_before_are_kept(self) -> None:
         child = start(
             "import sys; print('first', file=sys.stderr, flush=True); "
             "print('line', flush=True); input(); sys.exit('last')"
         )
-        line = child.read_line()
+        line = child.read_output_line()
         done = child.communicate(b"go\n")
         assert (line, done.code, done.out, done.err) == (b"line", 1, b"", b"first\nlast\n")
 
     def test_writing_to_one_that_has_ended(self) -> None:
         child = start("import os; os.close(0); print('closed', flush=True)")
-        child.read_line()
+        child.read_output_line()
         with pytest.raises(BrokenPipeError):
-            child.write(b"x" * 100_000)
+            child.write_input(b"x" * 100_000)
         assert child.close() == 0
 
     def test_stop_ends_one_that_would_not_end(self) -> None:
         child = start("import time\nprint('ready', flush=True)\nwhile True: time.sleep(9)")
-        child.read_line()
-        child.stop()
+        child.read_output_line()
+        child.terminate_and_close()
         assert not alive(child.pid)
 
     def test_stop_of_one_that_has_ended(self) -> None:
         child = start("pass")
-        child.read_line()
-        child.stop()
-        child.stop()
+        child.read_output_line()
+        child.terminate_and_close()
+        child.terminate_and_close()
         assert not alive(child.pid)
 
     def test_a_fork_does_not_wait_for_it(self) -> None:
@@ -228,51 +237,51 @@ class TestChild:
         if pid == 0:
             os._exit(child.close())
         assert os.waitpid(pid, 0)[1] == 0
-        child.write(b"\n")
+        child.write_input(b"\n")
         assert child.close() == 0
 
 
 class TestStandby:
     def test_one_process_serves_many_uses(self) -> None:
-        standby = Standby(lambda: start("input()"))
+        standby = StandbyProcess(lambda: start("input()"))
         pids = []
         for _ in range(3):
-            child = standby.take()
+            child = standby.take_process()
             pids.append(child.pid)
-            standby.give_back(child)
+            standby.give_back_process(child)
         standby.close()
         assert len(set(pids)) == 1
         assert not alive(pids[0])
 
     def test_nested_uses_have_one_each_and_only_one_is_kept(self) -> None:
-        standby = Standby(lambda: start("input()"))
-        outer, inner = standby.take(), standby.take()
-        standby.give_back(inner)
-        standby.give_back(outer)
+        standby = StandbyProcess(lambda: start("input()"))
+        outer, inner = standby.take_process(), standby.take_process()
+        standby.give_back_process(inner)
+        standby.give_back_process(outer)
         assert (outer.pid != inner.pid, alive(inner.pid), alive(outer.pid)) == (True, True, False)
         standby.close()
         assert not alive(inner.pid)
 
     def test_one_that_was_killed_is_replaced(self) -> None:
-        standby = Standby(lambda: start("print(input())"))
-        first = standby.take()
-        standby.give_back(first)
+        standby = StandbyProcess(lambda: start("print(input())"))
+        first = standby.take_process()
+        standby.give_back_process(first)
         os.kill(first.pid, signal.SIGKILL)
         os.waitid(os.P_PID, first.pid, os.WEXITED | os.WNOWAIT)
-        second = standby.take()
+        second = standby.take_process()
         assert second is not first
-        second.write(b"here\n")
-        assert second.read_line() == b"here"
+        second.write_input(b"here\n")
+        assert second.read_output_line() == b"here"
         assert str(first.pid) not in children_of_ours()
         second.close()
 
     def test_one_that_was_warmed_up_stands_by(self) -> None:
-        standby = Standby(lambda: start("input()"))
-        standby.warm_up()
-        standby.warm_up()
+        standby = StandbyProcess(lambda: start("input()"))
+        standby.start_idle_process()
+        standby.start_idle_process()
         (waiting,) = standby._idle
-        taken = standby.take()
-        taken.stop()
+        taken = standby.take_process()
+        taken.terminate_and_close()
         assert taken is waiting
 
 
@@ -433,7 +442,7 @@ def test_importing_is_light(module: str) -> None:
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); import gitckpt.git.{module}; "
         "print(*sys.modules)"
     )
-    loaded = run(python(script)).out.decode().split()
+    loaded = run_program(python(script)).out.decode().split()
     assert f"gitckpt.git.{module}" in loaded
     assert HEAVY.intersection(loaded) == set()
 

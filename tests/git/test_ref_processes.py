@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from gitckpt import RefMoved
-from gitckpt.git.refs import Refs, Update
-from gitckpt.git.repository import Repository, discover
+from gitckpt.git.refs import Refs, RefUpdate
+from gitckpt.git.repository import Repository, discover_repository
 from tests.conftest import Checkout
 
 ROOT = Path(__file__).parents[2]
@@ -40,24 +40,24 @@ class TestProcesses:
         self, main_checkout: Checkout, repository: Repository, refs: Refs
     ) -> None:
         one = main_checkout.git("hash-object", "-w", "--stdin", data="one")
-        refs.update([Update(A, one, "")])
-        assert refs.read(A) == one
+        refs.apply_updates([RefUpdate(A, one, "")])
+        assert refs.read_ref(A) == one
 
         def use() -> None:
-            refs.update([Update(B, one, "")])
-            assert refs.read(B) == one
+            refs.apply_updates([RefUpdate(B, one, "")])
+            assert refs.read_ref(B) == one
             refs.close()
             repository.close()
 
         codes = [in_a_fork(use), in_a_fork(refs.close)]
-        refs.update([Update(C, one, "")])
+        refs.apply_updates([RefUpdate(C, one, "")])
         assert (codes, main_checkout.refs("refs/checkpoints")) == ([0, 0], {A: one, B: one, C: one})
 
     def test_close_does_not_wait_for_a_fork_that_lives_on(
         self, main_checkout: Checkout, repository: Repository, refs: Refs
     ) -> None:
-        refs.update([Update(A, main_checkout.git("rev-parse", "HEAD"), "")])
-        refs.read(A)
+        refs.apply_updates([RefUpdate(A, main_checkout.git("rev-parse", "HEAD"), "")])
+        refs.read_ref(A)
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -81,8 +81,8 @@ class TestProcesses:
 
         def work(mine: list[str]) -> None:
             for name in mine:
-                refs.update([Update(name, one, "")])
-                read.append(refs.read(name))
+                refs.apply_updates([RefUpdate(name, one, "")])
+                read.append(refs.read_ref(name))
 
         threads = [threading.Thread(target=work, args=(mine,)) for mine in names]
         for thread in threads:
@@ -98,10 +98,10 @@ class TestProcesses:
         self, main_checkout: Checkout, refs: Refs, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         one = main_checkout.git("hash-object", "-w", "--stdin", data="one")
-        refs.update([Update(A, one, "")])
+        refs.apply_updates([RefUpdate(A, one, "")])
         os.kill(refs._standby._idle[0].pid, signal.SIGKILL)
-        refs.update([Update(B, one, "")])
-        refs.update([Update(C, one, "")])
+        refs.apply_updates([RefUpdate(B, one, "")])
+        refs.apply_updates([RefUpdate(C, one, "")])
         assert main_checkout.refs("refs/checkpoints") == {A: one, B: one, C: one}
 
     def test_control_c_spares_the_long_lived_processes(self, main_checkout: Checkout) -> None:
@@ -133,14 +133,14 @@ class TestProcesses:
         self, main_checkout: Checkout, refs: Refs
     ) -> None:
         head = main_checkout.git("rev-parse", "HEAD")
-        refs.warm_up()
+        refs.start_idle_process()
         main_checkout.git("update-ref", A, head)
         main_checkout.git("pack-refs", "--all", "--prune")
         with pytest.raises(RefMoved):
-            refs.update([Update(A, head, "")])
-        refs.warm_up()
+            refs.apply_updates([RefUpdate(A, head, "")])
+        refs.start_idle_process()
         main_checkout.git("update-ref", "-d", A)
-        refs.update([Update(A, head, "")])
+        refs.apply_updates([RefUpdate(A, head, "")])
         assert main_checkout.refs(A) == {A: head}
 
     def test_parallel_writers_lose_nothing(self, main_checkout: Checkout) -> None:
@@ -170,15 +170,17 @@ class TestProcesses:
 
 def create_and_swap(path: str, number: int, count: int, one: str, two: str) -> None:
     """Create refs, each in one transaction that also swaps a contended ref."""
-    repository = discover(path)
+    repository = discover_repository(path)
     refs = Refs(repository)
     for serial in range(count):
         while True:
-            now = refs.read("refs/ckpt/runs/shared")
+            now = refs.read_ref("refs/ckpt/runs/shared")
             assert now is not None
-            swap = Update("refs/ckpt/runs/shared", two if now == one else one, now)
+            swap = RefUpdate("refs/ckpt/runs/shared", two if now == one else one, now)
             try:
-                refs.update([Update(f"refs/checkpoints/{number}-{serial}", one, ""), swap])
+                refs.apply_updates(
+                    [RefUpdate(f"refs/checkpoints/{number}-{serial}", one, ""), swap]
+                )
             except RefMoved:
                 continue
             break

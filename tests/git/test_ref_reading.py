@@ -10,10 +10,10 @@ import pytest
 
 from gitckpt import CkptError
 from gitckpt.git import refs as refs_module
-from gitckpt.git.files.refs_stat import read_loose
+from gitckpt.git.files.refs_stat import read_loose_ref
 from gitckpt.git.process import git_executable
-from gitckpt.git.refs import Refs, Update
-from gitckpt.git.repository import discover
+from gitckpt.git.refs import Refs, RefUpdate
+from gitckpt.git.repository import discover_repository
 from tests.conftest import Checkout
 
 A, B, C = (f"refs/checkpoints/{name}" for name in "abc")
@@ -27,7 +27,7 @@ class TestAPipeInThePlaceOfARef:
         path.parent.mkdir(parents=True)
         os.mkfifo(path)
         with pytest.raises(CkptError, match="is a named pipe instead of a ref") as caught:
-            read_loose(discover(str(main_checkout.path)), A)
+            read_loose_ref(discover_repository(str(main_checkout.path)), A)
         assert caught.value.hint == f"remove the pipe: rm {path}"
 
     def test_is_named_where_git_waits_for_it(
@@ -44,29 +44,29 @@ class TestAPipeInThePlaceOfARef:
             )
         except subprocess.TimeoutExpired:
             with pytest.raises(CkptError, match="is a named pipe instead of a ref"):
-                refs.list("refs/checkpoints")
+                refs.list_refs("refs/checkpoints")
             path.unlink()
-        assert refs.list("refs/checkpoints").count(b"\n") == 1
+        assert refs.list_refs("refs/checkpoints").count(b"\n") == 1
 
     def test_it_is_waited_for_git_as_long_as_there_is_none(
         self, main_checkout: Checkout, refs: Refs, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(refs_module, "_PATIENCE", 0.0)
         main_checkout.git("update-ref", B, "HEAD")
-        assert refs.list("refs/checkpoints").count(b"\n") == 1
+        assert refs.list_refs("refs/checkpoints").count(b"\n") == 1
 
 
 class TestRead:
     def test_gives_the_oid_as_it_is_now(self, main_checkout: Checkout, refs: Refs) -> None:
         first = main_checkout.git("rev-parse", "HEAD")
-        seen = [refs.read("refs/heads/main"), refs.read(A)]
+        seen = [refs.read_ref("refs/heads/main"), refs.read_ref(A)]
         second = main_checkout.commit("second")
         main_checkout.git("update-ref", A, first)
-        seen += [refs.read("refs/heads/main"), refs.read(A)]
+        seen += [refs.read_ref("refs/heads/main"), refs.read_ref(A)]
         main_checkout.git("pack-refs", "--all", "--prune")
-        seen += [refs.read("refs/heads/main"), refs.read(A)]
+        seen += [refs.read_ref("refs/heads/main"), refs.read_ref(A)]
         main_checkout.git("update-ref", "-d", A)
-        seen += [refs.read(A)]
+        seen += [refs.read_ref(A)]
         assert seen == [first, None, second, first, second, first, None]
 
     def test_gives_the_oid_of_an_object_that_is_missing(
@@ -75,7 +75,7 @@ class TestRead:
         oid = main_checkout.git("hash-object", "-w", "--stdin", data="gone")
         main_checkout.git("update-ref", A, oid)
         (main_checkout.path / ".git" / "objects" / oid[:2] / oid[2:]).unlink()
-        assert [refs.read(A), refs.read(B)] == [oid, None]
+        assert [refs.read_ref(A), refs.read_ref(B)] == [oid, None]
 
     def test_gives_the_oid_of_an_object_that_is_missing_also_where_the_ref_is_packed(
         self, main_checkout: Checkout, refs: Refs
@@ -84,7 +84,12 @@ class TestRead:
         main_checkout.git("update-ref", A, oid)
         main_checkout.git("pack-refs", "--all", "--prune")
         (main_checkout.path / ".git" / "objects" / oid[:2] / oid[2:]).unlink()
-        assert [refs.read(A), refs.read(f"{A}/"), refs.read("refs/checkpoints"), refs.read(B)] == [
+        assert [
+            refs.read_ref(A),
+            refs.read_ref(f"{A}/"),
+            refs.read_ref("refs/checkpoints"),
+            refs.read_ref(B),
+        ] == [
             oid,
             None,
             None,
@@ -100,7 +105,7 @@ class TestRead:
         (main_checkout.path / ".git" / "refs" / "checkpoints").mkdir(exist_ok=True)
         (main_checkout.path / ".git" / A).write_bytes(said)
         done = main_checkout.git("rev-parse", "--quiet", "--verify", A, ok=(0, 1, 128))
-        assert refs.read(A) == (done or None)
+        assert refs.read_ref(A) == (done or None)
 
     @pytest.mark.parametrize(
         "name",
@@ -113,7 +118,7 @@ class TestRead:
             main_checkout.git("rev-parse", "HEAD") + "\n"
         )
         if "\0" not in name:
-            assert refs.read(name) is None
+            assert refs.read_ref(name) is None
 
     def test_of_a_worktree_is_that_of_this_one(
         self, main_checkout: Checkout, tmp_path: Path
@@ -122,8 +127,8 @@ class TestRead:
         main_checkout.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"))
         main_checkout.git("update-ref", "refs/worktree/x", first)
         main_checkout.git("-C", str(tmp_path / "linked"), "update-ref", "refs/worktree/x", second)
-        there = Refs(discover(str(tmp_path / "linked")))
-        assert there.read("refs/worktree/x") == second
+        there = Refs(discover_repository(str(tmp_path / "linked")))
+        assert there.read_ref("refs/worktree/x") == second
         there.close()
 
     def test_of_what_is_not_there_starts_no_process(
@@ -133,14 +138,18 @@ class TestRead:
         spy.write_text(f'#!/bin/sh\necho "$*" >> {log}\nexec {git_executable()} "$@"\n')
         spy.chmod(0o755)
         monkeypatch.setenv("GITCKPT_GIT", str(spy))
-        refs = Refs(discover(str(main_checkout.path)))
-        assert refs.read(A) is None  # starts the one that lives on
+        refs = Refs(discover_repository(str(main_checkout.path)))
+        assert refs.read_ref(A) is None  # starts the one that lives on
         log.write_text("")
-        assert [refs.read(B), refs.read(C), refs.read("refs/ckpt/runs/x")] == [None, None, None]
+        assert [refs.read_ref(B), refs.read_ref(C), refs.read_ref("refs/ckpt/runs/x")] == [
+            None,
+            None,
+            None,
+        ]
         assert log.read_text() == ""
         main_checkout.git("pack-refs", "--all", "--prune")
         log.write_text("")
-        assert refs.read(B) is None
+        assert refs.read_ref(B) is None
         assert log.read_text() == ""
 
     def test_of_a_long_lived_reader_survives_many_ambiguous_names(
@@ -150,17 +159,21 @@ class TestRead:
         name = "refs/heads/" + "long" * 50
         main_checkout.git("update-ref", name, head)
         main_checkout.git("update-ref", f"refs/heads/{name}", head)
-        assert {refs.read(name) for _ in range(400)} == {head}
+        assert {refs.read_ref(name) for _ in range(400)} == {head}
 
 
 class TestList:
     def test_gives_a_line_for_each_ref_by_name(self, main_checkout: Checkout, refs: Refs) -> None:
         head = main_checkout.git("rev-parse", "HEAD")
-        refs.update(
-            [Update(B, head, ""), Update(A, head, ""), Update("refs/checkpoints-not/x", head, "")]
+        refs.apply_updates(
+            [
+                RefUpdate(B, head, ""),
+                RefUpdate(A, head, ""),
+                RefUpdate("refs/checkpoints-not/x", head, ""),
+            ]
         )
-        assert refs.list("refs/checkpoints") == f"{head} {A}\n{head} {B}\n".encode()
-        assert refs.list(
+        assert refs.list_refs("refs/checkpoints") == f"{head} {A}\n{head} {B}\n".encode()
+        assert refs.list_refs(
             "refs/checkpoints/a*", "refs/checkpoints-not", fields="%(refname) %(objecttype)"
         ) == (b"refs/checkpoints-not/x commit\nrefs/checkpoints/a commit\n")
-        assert refs.list("refs/nothing") == b""
+        assert refs.list_refs("refs/nothing") == b""

@@ -16,14 +16,14 @@ import pytest
 
 from gitckpt import CkptError, GitError, LockHeld, RefMoved
 from gitckpt.git import refs as refs_module
-from gitckpt.git.refs import Refs, Update
+from gitckpt.git.refs import Refs, RefUpdate
 from gitckpt.git.repository import Repository
 from tests.conftest import Checkout
 from tests.git.applying import apply_once
 
 A, B, C = (f"refs/checkpoints/{name}" for name in "abc")
 
-Apply = Callable[[list[Update]], None]
+Apply = Callable[[list[RefUpdate]], None]
 
 
 class World:
@@ -34,7 +34,7 @@ class World:
         repository: the repository.
         one: a blob.
         two: another one.
-        apply: applies updates, by `Refs.update` or by `apply_once`.
+        apply: applies updates, by `Refs.apply_updates` or by `apply_once`.
     """
 
     def __init__(self, checkout: Checkout, repository: Repository, apply: Apply) -> None:
@@ -45,14 +45,14 @@ class World:
             checkout.git("hash-object", "-w", "--stdin", data=text) for text in ("one", "two")
         )
 
-    def refused(self, *updates: Update) -> CkptError:
+    def refused(self, *updates: RefUpdate) -> CkptError:
         """Return the error; assert that no ref changed and the next update works."""
         before = self.checkout.refs()
         with pytest.raises(CkptError) as caught:
             self.apply(list(updates))
         assert self.checkout.refs() == before
-        self.apply([Update("refs/checkpoints/next", self.one, "")])
-        self.apply([Update("refs/checkpoints/next", "", self.one)])
+        self.apply([RefUpdate("refs/checkpoints/next", self.one, "")])
+        self.apply([RefUpdate("refs/checkpoints/next", "", self.one)])
         assert self.checkout.refs() == before
         return caught.value
 
@@ -70,7 +70,7 @@ def world(
     """A repository whose refs are written in either way."""
     refs = Refs(repository)
     apply: Apply = (
-        refs.update
+        refs.apply_updates
         if request.param == "Refs.update"
         else lambda updates: apply_once(repository, updates)
     )
@@ -82,13 +82,17 @@ class TestTransaction:
     def test_creates_updates_and_deletes(self, world: World) -> None:
         world.apply(
             [
-                Update(A, world.one, ""),
-                Update(B, world.one, ""),
-                Update("refs/ckpt/runs/größe", world.one, ""),
+                RefUpdate(A, world.one, ""),
+                RefUpdate(B, world.one, ""),
+                RefUpdate("refs/ckpt/runs/größe", world.one, ""),
             ]
         )
         world.apply(
-            [Update(A, world.two, world.one), Update(B, "", world.one), Update(C, world.two, "")]
+            [
+                RefUpdate(A, world.two, world.one),
+                RefUpdate(B, "", world.one),
+                RefUpdate(C, world.two, ""),
+            ]
         )
         assert world.checkout.refs("refs/checkpoints", "refs/ckpt") == {
             A: world.two,
@@ -104,28 +108,28 @@ class TestTransaction:
     @pytest.mark.long
     def test_of_thousands(self, world: World) -> None:
         names = [f"refs/checkpoints/{number:05}" for number in range(3000)]
-        world.apply([Update(name, world.one, "") for name in names])
+        world.apply([RefUpdate(name, world.one, "") for name in names])
         assert world.checkout.refs("refs/checkpoints") == dict.fromkeys(names, world.one)
-        world.apply([Update(name, "", world.one) for name in names])
+        world.apply([RefUpdate(name, "", world.one) for name in names])
         assert world.checkout.refs("refs/checkpoints") == {}
 
     def test_works_on_packed_refs(self, world: World) -> None:
-        world.apply([Update(A, world.one, ""), Update(B, world.one, "")])
+        world.apply([RefUpdate(A, world.one, ""), RefUpdate(B, world.one, "")])
         world.checkout.git("pack-refs", "--all", "--prune")
-        world.apply([Update(A, world.two, world.one), Update(B, "", world.one)])
+        world.apply([RefUpdate(A, world.two, world.one), RefUpdate(B, "", world.one)])
         assert world.checkout.refs("refs/checkpoints") == {A: world.two}
 
     def test_sees_what_others_wrote_meanwhile(self, world: World) -> None:
-        world.apply([Update(A, world.one, "")])
+        world.apply([RefUpdate(A, world.one, "")])
         world.checkout.git("update-ref", A, world.two)
         world.checkout.git("pack-refs", "--all", "--prune")
-        world.apply([Update(A, world.one, world.two)])
+        world.apply([RefUpdate(A, world.one, world.two)])
         assert world.checkout.refs(A) == {A: world.one}
 
     def test_leaves_reflogs_and_worktree_alone(self, world: World) -> None:
         before = world.checkout.fingerprint()
-        world.apply([Update(A, world.one, "")])
-        world.apply([Update(A, "", world.one)])
+        world.apply([RefUpdate(A, world.one, "")])
+        world.apply([RefUpdate(A, "", world.one)])
         assert world.checkout.fingerprint() == before
 
     def test_locks_and_moves_refs_in_the_given_order(self, world: World) -> None:
@@ -135,14 +139,14 @@ class TestTransaction:
         hook.parent.mkdir(exist_ok=True)
         hook.write_text(f"#!/bin/sh\n{script}\n")
         hook.chmod(0o755)
-        world.apply([Update(name, world.one, "") for name in names])
+        world.apply([RefUpdate(name, world.one, "") for name in names])
         assert (world.checkout.path / ".git" / "order").read_text().split() == names
 
 
 class TestRefMoved:
     def test_where_it_exists_already(self, world: World) -> None:
         world.checkout.git("update-ref", A, world.one)
-        error = world.refused(Update(B, world.one, ""), Update(A, world.two, ""))
+        error = world.refused(RefUpdate(B, world.one, ""), RefUpdate(A, world.two, ""))
         assert (type(error), error.message, error.hint) == (
             RefMoved,
             f"cannot lock ref '{A}': reference already exists",
@@ -156,21 +160,21 @@ class TestRefMoved:
             world.checkout.git("pack-refs", "--all", "--prune")
         said = f"cannot lock ref '{A}': is at {world.one} but expected {world.two}"
         for new in (world.one, ""):
-            error = world.refused(Update(B, world.one, ""), Update(A, new, world.two))
+            error = world.refused(RefUpdate(B, world.one, ""), RefUpdate(A, new, world.two))
             assert (type(error), error.message) == (RefMoved, said)
 
     def test_where_it_has_vanished(self, world: World) -> None:
         for new in (world.two, ""):
-            error = world.refused(Update(B, world.one, ""), Update(A, new, world.one))
+            error = world.refused(RefUpdate(B, world.one, ""), RefUpdate(A, new, world.one))
             assert (type(error), error.message) == (
                 RefMoved,
                 f"cannot lock ref '{A}': unable to resolve reference '{A}'",
             )
 
     def test_a_deletion_of_what_must_not_exist_deletes_nothing(self, world: World) -> None:
-        world.apply([Update(A, "", "")])
+        world.apply([RefUpdate(A, "", "")])
         world.checkout.git("update-ref", A, world.one)
-        assert type(world.refused(Update(A, "", ""))) is RefMoved
+        assert type(world.refused(RefUpdate(A, "", ""))) is RefMoved
 
 
 class TestRefusal:
@@ -180,7 +184,7 @@ class TestRefusal:
         return type(error)
 
     def test_of_an_object_that_is_nowhere(self, world: World) -> None:
-        error = world.refused(Update(B, world.one, ""), Update(A, "1" * 40, ""))
+        error = world.refused(RefUpdate(B, world.one, ""), RefUpdate(A, "1" * 40, ""))
         assert self.kind(error) is GitError
         assert f"trying to write ref '{A}' with nonexistent object {'1' * 40}" in error.message
 
@@ -192,7 +196,8 @@ class TestRefusal:
         assert (
             self.kind(
                 world.refused(
-                    Update(B, world.one, ""), Update(f"refs/checkpoints/{name}", world.one, "")
+                    RefUpdate(B, world.one, ""),
+                    RefUpdate(f"refs/checkpoints/{name}", world.one, ""),
                 )
             )
             is GitError
@@ -200,25 +205,29 @@ class TestRefusal:
 
     def test_of_a_name_inside_another(self, world: World) -> None:
         world.checkout.git("update-ref", A, world.one)
-        error = world.refused(Update(B, world.one, ""), Update(f"{A}/below", world.one, ""))
+        error = world.refused(RefUpdate(B, world.one, ""), RefUpdate(f"{A}/below", world.one, ""))
         assert self.kind(error) is GitError
         assert f"'{A}' exists; cannot create '{A}/below'" in error.message
 
     def test_of_a_name_above_another(self, world: World) -> None:
         world.checkout.git("update-ref", f"{A}/below", world.one)
         assert (
-            self.kind(world.refused(Update(B, world.one, ""), Update(A, world.one, ""))) is GitError
+            self.kind(world.refused(RefUpdate(B, world.one, ""), RefUpdate(A, world.one, "")))
+            is GitError
         )
 
     def test_of_names_inside_each_other(self, world: World) -> None:
         assert (
-            self.kind(world.refused(Update(A, world.one, ""), Update(f"{A}/below", world.one, "")))
+            self.kind(
+                world.refused(RefUpdate(A, world.one, ""), RefUpdate(f"{A}/below", world.one, ""))
+            )
             is GitError
         )
 
     def test_of_one_ref_twice(self, world: World) -> None:
         assert (
-            self.kind(world.refused(Update(A, world.one, ""), Update(A, world.two, ""))) is GitError
+            self.kind(world.refused(RefUpdate(A, world.one, ""), RefUpdate(A, world.two, "")))
+            is GitError
         )
 
     @pytest.mark.parametrize("new", [True, False], ids=["update", "delete"])
@@ -229,7 +238,7 @@ class TestRefusal:
         broken.parent.mkdir(parents=True)
         broken.touch()
         with pytest.raises(GitError, match="reference broken"):
-            world.apply([Update(A, world.two if new else "", world.one)])
+            world.apply([RefUpdate(A, world.two if new else "", world.one)])
         assert broken.read_bytes() == b""
 
 
@@ -241,7 +250,7 @@ class TestLockHeld:
     def test_names_the_lock_of_a_ref_and_leaves_it(self, world: World) -> None:
         lock = world.lock(A)
         cure = f"rm {shlex.quote(str(lock))}"
-        error = world.refused(Update(B, world.one, ""), Update(A, world.one, ""))
+        error = world.refused(RefUpdate(B, world.one, ""), RefUpdate(A, world.one, ""))
         assert (type(error), error.message, error.hint) == (
             LockHeld,
             f"another process holds {lock}",
@@ -259,14 +268,14 @@ class TestLockHeld:
         lock = world.lock("packed-refs")
         before = world.checkout.refs()
         with pytest.raises(LockHeld) as caught:
-            world.apply([Update(A, "", world.one)])
+            world.apply([RefUpdate(A, "", world.one)])
         assert (caught.value.path, lock.exists(), world.checkout.refs()) == (
             str(lock),
             True,
             before,
         )
         lock.unlink()
-        world.apply([Update(A, "", world.one)])
+        world.apply([RefUpdate(A, "", world.one)])
 
     def test_waits_for_the_lock_before_it_gives_up(
         self, world: World, monkeypatch: pytest.MonkeyPatch
@@ -274,7 +283,7 @@ class TestLockHeld:
         monkeypatch.setattr(refs_module, "LOCK_TIMEOUT_MS", 20_000)
         lock = world.lock(A)
         threading.Timer(0.05, lock.unlink).start()
-        world.apply([Update(A, world.one, "")])
+        world.apply([RefUpdate(A, world.one, "")])
         assert (world.checkout.refs(A), lock.exists()) == ({A: world.one}, False)
 
     def test_in_a_linked_worktree_names_the_shared_lock(
@@ -283,7 +292,7 @@ class TestLockHeld:
         world.checkout.git("worktree", "add", "--quiet", str(tmp_path / "linked"))
         lock = world.lock(A)
         with pytest.raises(LockHeld) as caught:
-            apply_once(opened(tmp_path / "linked"), [Update(A, world.one, "")])
+            apply_once(opened(tmp_path / "linked"), [RefUpdate(A, world.one, "")])
         assert caught.value.path == str(lock)
 
 
@@ -294,11 +303,11 @@ class TestDurability:
         head = main_checkout.git("rev-parse", "HEAD")
         before = flushes()
         refs = Refs(repository)
-        refs.update([Update(A, head, ""), Update(B, head, "")])
-        refs.update([Update(C, head, "")])
-        apply_once(repository, [Update("refs/checkpoints/d", head, "")])
+        refs.apply_updates([RefUpdate(A, head, ""), RefUpdate(B, head, "")])
+        refs.apply_updates([RefUpdate(C, head, "")])
+        apply_once(repository, [RefUpdate("refs/checkpoints/d", head, "")])
         once = flushes() - before
-        writer = refs._standby.take()
+        writer = refs._standby.take_process()
         writer.communicate()
         assert (once, flushes() - before) == (1, 4)
 
@@ -309,7 +318,7 @@ class TestDurability:
         main_checkout.git("update-ref", A, head)
         main_checkout.git("pack-refs", "--all", "--prune")
         before = flushes()
-        apply_once(repository, [Update(A, "", head)])
+        apply_once(repository, [RefUpdate(A, "", head)])
         assert flushes() - before == 1
 
     def test_the_directories_are_flushed_in_the_order_of_the_updates(
@@ -317,11 +326,11 @@ class TestDurability:
     ) -> None:
         head, common = main_checkout.git("rev-parse", "HEAD"), str(main_checkout.path / ".git")
         refs = Refs(repository)
-        refs.update(
+        refs.apply_updates(
             [
-                Update("refs/keep/ckpt/a", head, ""),
-                Update("refs/checkpoints/a", head, ""),
-                Update("refs/keep/ckpt/b", head, ""),
+                RefUpdate("refs/keep/ckpt/a", head, ""),
+                RefUpdate("refs/checkpoints/a", head, ""),
+                RefUpdate("refs/keep/ckpt/b", head, ""),
             ]
         )
         (kept, checkpoints) = (
@@ -336,8 +345,8 @@ class TestDurability:
             max(flushed.index(f"{common}/refs/keep"), flushed.index(f"{common}/refs")) < checkpoints
         )
         flushed.clear()
-        refs.update(
-            [Update("refs/checkpoints/b", head, ""), Update("refs/keep/ckpt/b", head, head)]
+        refs.apply_updates(
+            [RefUpdate("refs/checkpoints/b", head, ""), RefUpdate("refs/keep/ckpt/b", head, head)]
         )
         assert set(flushed) == {f"{common}/refs/checkpoints", f"{common}/refs"}
         refs.close()
@@ -348,7 +357,7 @@ class TestDurability:
         head, common = main_checkout.git("rev-parse", "HEAD"), str(main_checkout.path / ".git")
         main_checkout.git("update-ref", A, head)
         main_checkout.git("pack-refs", "--all", "--prune")
-        apply_once(repository, [Update(A, "", head)])
+        apply_once(repository, [RefUpdate(A, "", head)])
         assert flushed.index(common) < flushed.index(os.path.dirname(f"{common}/{A}"))
 
 
@@ -365,26 +374,26 @@ class TestReftable:
         )
         repository = opened(tabled)
         refs = Refs(repository)
-        refs.update([Update(A, one, ""), Update(B, one, "")])
-        refs.update([Update(A, two, one), Update(B, "", one)])
+        refs.apply_updates([RefUpdate(A, one, ""), RefUpdate(B, one, "")])
+        refs.apply_updates([RefUpdate(A, two, one), RefUpdate(B, "", one)])
         for moved in (
-            Update(A, one, ""),
-            Update(A, one, one),
-            Update(B, two, one),
-            Update(B, "", one),
+            RefUpdate(A, one, ""),
+            RefUpdate(A, one, one),
+            RefUpdate(B, two, one),
+            RefUpdate(B, "", one),
         ):
             with pytest.raises(RefMoved):
-                refs.update([Update(C, one, ""), moved])
+                refs.apply_updates([RefUpdate(C, one, ""), moved])
             with pytest.raises(RefMoved):
-                apply_once(repository, [Update(C, one, ""), moved])
+                apply_once(repository, [RefUpdate(C, one, ""), moved])
         for refused in (
-            Update(f"{A}/below", one, ""),
-            Update(C, "1" * 40, ""),
-            Update("refs/x..y", one, ""),
+            RefUpdate(f"{A}/below", one, ""),
+            RefUpdate(C, "1" * 40, ""),
+            RefUpdate("refs/x..y", one, ""),
         ):
             with pytest.raises(GitError):
-                refs.update([Update(C, one, ""), refused])
-        assert (tabled.refs("refs/checkpoints"), refs.read(A), refs.read(B)) == (
+                refs.apply_updates([RefUpdate(C, one, ""), refused])
+        assert (tabled.refs("refs/checkpoints"), refs.read_ref(A), refs.read_ref(B)) == (
             {A: two},
             two,
             None,
@@ -398,7 +407,7 @@ class TestReftable:
         lock = tabled.path / ".git" / "reftable" / "tables.list.lock"
         lock.touch()
         with pytest.raises(LockHeld) as caught:
-            apply_once(opened(tabled), [Update(A, tabled.git("rev-parse", "HEAD"), "")])
+            apply_once(opened(tabled), [RefUpdate(A, tabled.git("rev-parse", "HEAD"), "")])
         assert (caught.value.path, lock.exists(), tabled.refs("refs/checkpoints")) == (
             str(lock),
             True,
@@ -413,7 +422,7 @@ class TestReftable:
         lock.touch()
         threading.Timer(0.3, lock.unlink).start()
         head = tabled.git("rev-parse", "HEAD")
-        apply_once(opened(tabled), [Update(A, head, "")])
+        apply_once(opened(tabled), [RefUpdate(A, head, "")])
         assert tabled.refs("refs/checkpoints") == {A: head}
 
     def test_tables_are_flushed_that_git_has_not(
@@ -422,7 +431,7 @@ class TestReftable:
         place = tabled.path / ".git" / "reftable"
         theirs = sorted(str(path) for path in place.glob("*.ref"))
         apply_once(
-            opened(tabled), [Update("refs/checkpoints/a", tabled.git("rev-parse", "HEAD"), "")]
+            opened(tabled), [RefUpdate("refs/checkpoints/a", tabled.git("rev-parse", "HEAD"), "")]
         )
         assert set(flushed) >= {str(place), *(path for path in theirs if os.path.exists(path))}
 
@@ -431,7 +440,7 @@ class TestReftable:
     ) -> None:
         head = tabled.git("rev-parse", "HEAD")
         tabled.git("update-ref", "refs/keep/ckpt/a", head)
-        apply_once(opened(tabled), [Update("refs/keep/ckpt/a", "", head)])
+        apply_once(opened(tabled), [RefUpdate("refs/keep/ckpt/a", "", head)])
         assert str(tabled.path / ".git" / "reftable") in flushed
 
     def test_updates_are_flushed(
@@ -439,7 +448,7 @@ class TestReftable:
     ) -> None:
         head = tabled.git("rev-parse", "HEAD")
         before = flushes()
-        apply_once(opened(tabled), [Update(A, head, "")])
+        apply_once(opened(tabled), [RefUpdate(A, head, "")])
         assert flushes() > before
 
 
@@ -460,7 +469,7 @@ class TestMeanwhile:
                 time.sleep(0.005)
             seen.append((main_checkout.refs("refs/checkpoints"), lock.exists()))
 
-        refs.update([Update(A, world.one, ""), Update(B, world.two, "")], look)
+        refs.apply_updates([RefUpdate(A, world.one, ""), RefUpdate(B, world.two, "")], look)
         assert seen == [({}, True)]
         assert main_checkout.refs("refs/checkpoints") == {A: world.one, B: world.two}
         refs.close()
@@ -474,10 +483,10 @@ class TestMeanwhile:
             raise CkptError("the disk is ill")
 
         with pytest.raises(CkptError, match="the disk is ill"):
-            refs.update([Update(A, world.one, "")], fail)
+            refs.apply_updates([RefUpdate(A, world.one, "")], fail)
         assert main_checkout.refs("refs/checkpoints") == {}
         assert list((main_checkout.path / ".git").rglob("*.lock")) == []
-        refs.update([Update(A, world.two, "")])
+        refs.apply_updates([RefUpdate(A, world.two, "")])
         assert main_checkout.refs("refs/checkpoints") == {A: world.two}
         refs.close()
 
@@ -487,11 +496,11 @@ class TestMeanwhile:
         world, refs = World(main_checkout, repository, lambda _: None), Refs(repository)
         main_checkout.git("update-ref", A, world.one)
         for update, error in (
-            (Update(A, world.two, ""), RefMoved),
-            (Update("refs/checkpoints/a..b", world.one, ""), GitError),
+            (RefUpdate(A, world.two, ""), RefMoved),
+            (RefUpdate("refs/checkpoints/a..b", world.one, ""), GitError),
         ):
             with pytest.raises(error) as caught:
-                refs.update([Update(B, world.one, ""), update], lambda: None)
+                refs.apply_updates([RefUpdate(B, world.one, ""), update], lambda: None)
             assert "prepare" not in str(caught.value)
         assert main_checkout.refs("refs/checkpoints") == {A: world.one}
         refs.close()

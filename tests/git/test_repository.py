@@ -9,8 +9,8 @@ import pytest
 
 from gitckpt import NotFoundError, RepositoryError
 from gitckpt.git.objects.plumbing import open_objects
-from gitckpt.git.refs import Update
-from gitckpt.git.repository import Repository, discover
+from gitckpt.git.refs import RefUpdate
+from gitckpt.git.repository import Repository, discover_repository
 from tests.conftest import Checkout
 from tests.git.applying import apply_once
 from tests.git.whereabouts import Open, main_of, whereabouts
@@ -20,18 +20,18 @@ def check_usable(checkout: Checkout, repository: Repository) -> None:
     """Discover the repository, write a ref and an object, and read both with git."""
     objects = open_objects(repository)
     objects.write([("blob", b"usable")])
-    commit, branch = objects.head()
+    commit, branch = objects.read_head()
     assert commit == checkout.git("rev-parse", "HEAD")
     apply_once(
         repository,
         [
-            Update(
+            RefUpdate(
                 "refs/checkpoints/usable", checkout.git("hash-object", "--stdin", data="usable"), ""
             )
         ],
     )
     assert checkout.git("cat-file", "blob", "refs/checkpoints/usable") == "usable"
-    assert repository.git.text("symbolic-ref", "--short", "HEAD") == branch
+    assert repository.git.run_for_text("symbolic-ref", "--short", "HEAD") == branch
     objects.close()
 
 
@@ -46,7 +46,7 @@ class TestDiscover:
         self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.chdir(main_checkout.path)
-        assert whereabouts(discover()) == main_of(main_checkout)
+        assert whereabouts(discover_repository()) == main_of(main_checkout)
 
     def test_subdirectory(self, main_checkout: Checkout, opened: Open) -> None:
         main_checkout.write("a/b/c", "")
@@ -112,7 +112,7 @@ class TestDiscover:
         gone.mkdir()
         monkeypatch.chdir(gone)
         gone.rmdir()
-        heads = [repository.git.text("rev-parse", "HEAD") for repository in repositories]
+        heads = [repository.git.run_for_text("rev-parse", "HEAD") for repository in repositories]
         monkeypatch.chdir(tmp_path)
         assert heads == [main_checkout.git("rev-parse", "HEAD")] * 2
 
@@ -127,7 +127,7 @@ class TestDiscover:
         with pytest.raises(
             RepositoryError, match=r"^the current directory does not exist any more$"
         ) as refused:
-            discover()
+            discover_repository()
         monkeypatch.chdir(tmp_path)
         assert refused.value.hint == "change to another directory: cd DIR"
 
@@ -202,7 +202,7 @@ class TestDiscover:
             str(linked.path),
             True,
         )
-        assert there.git.text("rev-parse", "--abbrev-ref", "HEAD") == "side"
+        assert there.git.run_for_text("rev-parse", "--abbrev-ref", "HEAD") == "side"
 
     def test_unborn(self, make_checkout: Callable[..., Checkout], opened: Open) -> None:
         checkout = make_checkout()
@@ -226,7 +226,7 @@ class TestDiscover:
         checkout.git("config", "extensions.worktreeConfig", "true")
         checkout.git("config", "--worktree", "ckpt.here", "yes")
         repository = opened(checkout)
-        assert repository.git.text("config", "ckpt.here") == "yes"
+        assert repository.git.run_for_text("config", "ckpt.here") == "yes"
         check_usable(checkout, repository)
 
     def test_sparse_checkout_with_sparse_and_split_index(
@@ -292,7 +292,7 @@ class TestCommit:
             second: second,
             ":/first w": first,
         }
-        assert {rev: repository.commit(rev) for rev in said} == said
+        assert {rev: repository.resolve_commit(rev) for rev in said} == said
 
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ class TestCommit:
         checkout.git("add", "file")
         checkout.commit("first")
         with pytest.raises(NotFoundError) as caught:
-            opened(checkout).commit(rev)
+            opened(checkout).resolve_commit(rev)
         error = caught.value
         assert (error.message, error.hint) == (
             f"no commit is named {rev!r}",
@@ -329,4 +329,4 @@ class TestCommit:
         self, make_checkout: Callable[..., Checkout], opened: Open
     ) -> None:
         with pytest.raises(NotFoundError, match="no commit is named 'HEAD'"):
-            opened(make_checkout("unborn")).commit("HEAD")
+            opened(make_checkout("unborn")).resolve_commit("HEAD")

@@ -9,13 +9,13 @@ import pytest
 from gitckpt import GitError
 from gitckpt.git.objects.diff import find_leaf, list_leaves, list_paths
 from gitckpt.git.objects.encoding import DIRECTORY, EXECUTABLE, FILE, GITLINK, LINK
-from gitckpt.git.repository import Repository, discover
+from gitckpt.git.repository import Repository, discover_repository
 from tests.conftest import Checkout
 
 
 @pytest.fixture
 def repository(main_checkout: Checkout) -> Iterator[Repository]:
-    opened = discover(str(main_checkout.path))
+    opened = discover_repository(str(main_checkout.path))
     yield opened
     opened.close()
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gitckpt import CkptError, RepositoryError
-from gitckpt.git.command import require_git
-from gitckpt.git.repository import discover
+from gitckpt.git.command import require_git_version
+from gitckpt.git.repository import discover_repository
 from tests.conftest import Checkout
 from tests.git.whereabouts import Open, main_of, whereabouts
 
@@ -20,7 +20,7 @@ from tests.git.whereabouts import Open, main_of, whereabouts
 class TestRefused:
     def refused(self, path: Path) -> tuple[str, str | None]:
         with pytest.raises(RepositoryError) as caught:
-            discover(str(path))
+            discover_repository(str(path))
         assert caught.value.exit_code == 10
         return caught.value.message, caught.value.hint
 
@@ -154,7 +154,7 @@ def fake_git(tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 class TestGitItself:
     def test_version(self) -> None:
-        assert (2, 39) <= require_git() < (4,)
+        assert (2, 39) <= require_git_version() < (4,)
 
     @pytest.mark.parametrize(
         ("said", "version"),
@@ -170,13 +170,13 @@ class TestGitItself:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, version: tuple[int, ...]
     ) -> None:
         fake_git(tmp_path, f"echo '{said}'", monkeypatch)
-        assert require_git() == version
+        assert require_git_version() == version
 
     def test_too_old(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, main_checkout: Checkout
     ) -> None:
         fake_git(tmp_path, "echo 'git version 2.30.1'", monkeypatch)
-        for call in (require_git, lambda: discover(str(main_checkout.path))):
+        for call in (require_git_version, lambda: discover_repository(str(main_checkout.path))):
             with pytest.raises(RepositoryError) as caught:
                 call()
             assert (caught.value.message, caught.value.hint, caught.value.exit_code) == (
@@ -197,7 +197,7 @@ class TestGitItself:
             monkeypatch,
         )
         with pytest.raises(RepositoryError, match=r"^git version 2\.30\.1 is too old$"):
-            discover(str(main_checkout.path))
+            discover_repository(str(main_checkout.path))
 
     def test_something_else_by_that_name(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, main_checkout: Checkout
@@ -208,7 +208,7 @@ class TestGitItself:
             monkeypatch,
         )
         with pytest.raises(RepositoryError) as caught:
-            discover(str(main_checkout.path))
+            discover_repository(str(main_checkout.path))
         assert (caught.value.message, caught.value.hint) == (
             f"{tmp_path / 'fake-git'} does not behave like git",
             "set GITCKPT_GIT to the path of git",
@@ -217,7 +217,7 @@ class TestGitItself:
     def test_not_installed(self, monkeypatch: pytest.MonkeyPatch, main_checkout: Checkout) -> None:
         monkeypatch.delenv("GITCKPT_GIT", raising=False)
         monkeypatch.setenv("PATH", "/nowhere")
-        for call in (require_git, lambda: discover(str(main_checkout.path))):
+        for call in (require_git_version, lambda: discover_repository(str(main_checkout.path))):
             with pytest.raises(CkptError) as caught:
                 call()
             assert (caught.value.message, caught.value.hint) == (
@@ -238,5 +238,5 @@ def test_a_git_that_ends_without_a_word_is_named_with_its_end(
     git.chmod(0o755)
     monkeypatch.setenv("GITCKPT_GIT", str(git))
     with pytest.raises(RepositoryError) as caught:
-        discover(str(main_checkout.path))
+        discover_repository(str(main_checkout.path))
     assert caught.value.message == f"git refuses the repository at {main_checkout.path}: {said}"

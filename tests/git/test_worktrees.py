@@ -139,7 +139,9 @@ class TestFilesOfAWorktree:
         there = repository_of(checkout)
         die_at_rename(
             "notes",
-            lambda: administration.write_file(there, str(checkout.path / "notes"), b"new\n"),
+            lambda: administration.write_worktree_file(
+                there, str(checkout.path / "notes"), b"new\n"
+            ),
         )
         assert checkout.git("status", "--porcelain", "--ignored", "--untracked-files=all") == ""
         left = [
@@ -148,7 +150,7 @@ class TestFilesOfAWorktree:
             if name.startswith(administration.WORKTREE_SCRATCH)
         ]
         assert len(left) == 1
-        administration.write_file(there, str(checkout.path / "notes"), b"new\n")
+        administration.write_worktree_file(there, str(checkout.path / "notes"), b"new\n")
         assert (checkout.path / "notes").read_text() == "new\n"
 
     def test_its_git_file(self, main_checkout: Checkout, tmp_path: Path) -> None:
@@ -156,9 +158,9 @@ class TestFilesOfAWorktree:
         main_checkout.git("worktree", "add", "--detach", str(path))
         moved = main_checkout.path.rename(tmp_path / "moved")
         there = repository_of(Checkout(moved))
-        die_at_rename(".git", lambda: administration.repair(there, str(path)))
+        die_at_rename(".git", lambda: administration.repair_worktree(there, str(path)))
         assert [name for name in os.listdir(path) if name.startswith("..git")] == []
-        administration.repair(there, str(path))
+        administration.repair_worktree(there, str(path))
         assert administration.git_dir_of(str(path)) == str(moved / ".git/worktrees/linked")
 
     def test_on_another_file_system_it_lies_beside_it(
@@ -171,5 +173,5 @@ class TestFilesOfAWorktree:
         if other is None:
             pytest.skip("there is one file system only")
         with tempfile.TemporaryDirectory(dir=other) as place:
-            administration.write_file(repository, f"{place}/notes", b"new\n")
+            administration.write_worktree_file(repository, f"{place}/notes", b"new\n")
             assert os.listdir(place) == ["notes"]

@@ -17,7 +17,7 @@ from gitckpt.git.repository import Repository
 from tests.conftest import Checkout
 
 if TYPE_CHECKING:
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
 
 ITEMS = [("blob", b""), ("blob", b"a blob\n"), ("tree", b""), ("blob", os.urandom(100_000))]
 
@@ -96,7 +96,7 @@ class TestPacks:
 
 class TestLooseObjects:
     def test_one_that_takes_what_is_half_written(
-        self, main_checkout: Checkout, objects: Objects, tmp_path: Path
+        self, main_checkout: Checkout, objects: ObjectDatabase, tmp_path: Path
     ) -> None:
         """Another process deletes the object's empty directory, as a prune does."""
         script = (
@@ -114,7 +114,7 @@ class TestLooseObjects:
         assert all(is_there(main_checkout, each) for each in data)
 
     def test_what_was_not_flushed_is_flushed_once(
-        self, objects: Objects, flushed: list[str]
+        self, objects: ObjectDatabase, flushed: list[str]
     ) -> None:
         (oid,) = objects.write([("blob", b"later\n")], flushed=False)
         assert flushed == []

@@ -22,8 +22,8 @@ def problem(check: Callable[..., object], *args: Any, **options: Any) -> str:
 
 
 def test_what_is_of_the_type_passes() -> None:
-    arguments.require("size", 1, int, "a number")
-    arguments.require("size", 1.5, (int, float), "a number")
+    arguments.require_type("size", 1, int, "a number")
+    arguments.require_type("size", 1.5, (int, float), "a number")
     arguments.require_text("phase", "")
     arguments.require_text("phase", None, may_be_none=True)
     arguments.require_callable("clock", len)
@@ -32,7 +32,7 @@ def test_what_is_of_the_type_passes() -> None:
 
 def test_what_is_of_another_type_is_named() -> None:
     assert (
-        problem(arguments.require, "size", "1", (int, float), "a number")
+        problem(arguments.require_type, "size", "1", (int, float), "a number")
         == "size: must be a number, not '1'"
     )
     assert problem(arguments.require_text, "phase", 7) == "phase: must be a string, not 7"
@@ -70,24 +70,24 @@ def test_a_long_value_is_cut() -> None:
     ],
 )
 def test_strings_may_be_any_collection(value: Any, expected: tuple[str, ...]) -> None:
-    assert arguments.strings("errors", value) == expected
+    assert arguments.as_strings("errors", value) == expected
 
 
 def test_strings_may_come_one_by_one() -> None:
-    assert arguments.strings("errors", iter(["a", "b"])) == ("a", "b")
+    assert arguments.as_strings("errors", iter(["a", "b"])) == ("a", "b")
 
 
 @pytest.mark.parametrize("value", ["one", b"one", {"one": 1}, 7])
 def test_what_is_no_collection_of_strings_is_refused(value: Any) -> None:
     assert (
-        problem(arguments.strings, "errors", value)
+        problem(arguments.as_strings, "errors", value)
         == f"errors: must be a list of strings, not {value!r}"
     )
 
 
 def test_the_one_that_is_no_string_is_named_by_its_place() -> None:
     assert (
-        problem(arguments.strings, "errors", ["one", None])
+        problem(arguments.as_strings, "errors", ["one", None])
         == "errors[1]: must be a string, not None"
     )
 

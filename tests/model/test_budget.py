@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gitckpt import Checkpoint, InvalidCheckpoint, StateError
 from gitckpt.model import budget, codec, toml
-from gitckpt.model.budget import Budget, Excess
+from gitckpt.model.budget import LimitExceeded, SizeLimits
 from tests.model.example_documents import (
     DOCUMENT,
     REF,
@@ -27,14 +27,14 @@ from tests.model.example_documents import (
     read_or_fault,
 )
 
-PLENTY = Budget(1 << 30, 1 << 30, 1 << 30)
+PLENTY = SizeLimits(1 << 30, 1 << 30, 1 << 30)
 
 
-def excess(text: str, limits: Budget = budget.DOCUMENT) -> str:
+def excess(text: str, limits: SizeLimits = budget.DOCUMENT) -> str:
     """Return the exceeded limit, or "" if a reader would accept the text."""
     try:
-        budget.require_within(text, limits)
-    except Excess as error:
+        budget.require_toml_within(text, limits)
+    except LimitExceeded as error:
         return str(error)
     return ""
 
@@ -75,20 +75,20 @@ def test_names_and_values_are_counted_and_nothing_within_strings_and_comments(
         '"long" = {' + ", ".join(f"k{number} = []" for number in range(130)) + "}\n"
     )  # prevents the quick check from deciding
     tomllib.loads(text)
-    assert not excess(text, Budget(len(text), names, values))
+    assert not excess(text, SizeLimits(len(text), names, values))
     whole = padding + text
-    assert not excess(whole, Budget(len(whole), names + 131, values))
+    assert not excess(whole, SizeLimits(len(whole), names + 131, values))
     assert (
-        excess(whole, Budget(len(whole), names + 130, values))
+        excess(whole, SizeLimits(len(whole), names + 130, values))
         == f"more than {names + 130} keys, each part of a dotted one counted"
     )
     if values:
         assert (
-            excess(text, Budget(len(text), names, values - 1))
+            excess(text, SizeLimits(len(text), names, values - 1))
             == f"more than {values - 1} values in arrays"
         )
-    with pytest.raises(Excess, match="too large"):
-        budget.require_within(text, Budget(len(text) - 1, names, values))
+    with pytest.raises(LimitExceeded, match="too large"):
+        budget.require_toml_within(text, SizeLimits(len(text) - 1, names, values))
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_keys_are_looked_up_from_the_top_so_that_many_deep_ones_are_refused() ->
     def deep(keys: int) -> str:
         return f"[{'.'.join('x' * 199)}]\n" + "".join(f"k{number} = 1\n" for number in range(keys))
 
-    most = (budget.DOCUMENT.steps - 199) // 200
+    most = (budget.DOCUMENT.max_key_depth_sum - 199) // 200
     assert not excess(deep(most))
     assert "keys too deep and too many" in excess(deep(most + 1))
 
@@ -162,10 +162,10 @@ def test_keys_are_looked_up_from_the_top_so_that_many_deep_ones_are_refused() ->
 def test_so_many_steps_as_are_allowed_are_taken() -> None:
     text = f"[{'.'.join('x' * 64)}]\n" + "".join(f"k{number} = 1.5\n" for number in range(64))
     allowed = 64 + 64 * 65  # the header, and the values below it
-    assert Budget(0, 132, 0).steps == allowed
-    assert not excess(text, Budget(len(text), 132, 0))
+    assert SizeLimits(0, 132, 0).max_key_depth_sum == allowed
+    assert not excess(text, SizeLimits(len(text), 132, 0))
     assert (
-        excess(text, Budget(len(text), 131, 0))
+        excess(text, SizeLimits(len(text), 131, 0))
         == "keys too deep and too many: more than 4,192 steps from the top, added up"
     )
 
@@ -250,12 +250,12 @@ def test_what_a_parser_finds_was_counted(text: str) -> None:
     except ValueError:
         return
     names, commas, levels = found_in(read)
-    assert not names or excess(text, Budget(len(text), names - 1, 1 << 30))
-    assert not commas or excess(text, Budget(len(text), 1 << 30, commas - 1))
+    assert not names or excess(text, SizeLimits(len(text), names - 1, 1 << 30))
+    assert not commas or excess(text, SizeLimits(len(text), 1 << 30, commas - 1))
     assert levels <= budget.MAX_LEVELS
     assert not excess(
         text,
-        Budget(len(text), text.count("=") + text.count(".") + text.count("["), text.count(",")),
+        SizeLimits(len(text), text.count("=") + text.count(".") + text.count("["), text.count(",")),
     )
 
 
@@ -275,7 +275,7 @@ def test_what_a_parser_finds_was_counted(text: str) -> None:
     st.integers(0, 20),
 )
 def test_what_the_writer_writes_a_reader_takes(value: Any, names: int, values: int) -> None:
-    limits = Budget(1 << 20, names, values)
+    limits = SizeLimits(1 << 20, names, values)
     with contextlib.suppress(StateError):
         assert not excess(toml.dumps({"x": value}, limits), limits)
 
@@ -284,7 +284,7 @@ def test_what_the_writer_writes_a_reader_takes(value: Any, names: int, values: i
 @given(st.text(alphabet="{}[]=.,\n a1_\"'#\\", max_size=60))
 @example("{")
 def test_what_is_no_toml_is_let_through_or_refused(text: str) -> None:
-    assert excess(text, Budget(len(text), 0, 0)) in {
+    assert excess(text, SizeLimits(len(text), 0, 0)) in {
         *(
             "",
             "more than 0 keys, each part of a dotted one counted",
@@ -458,9 +458,9 @@ def test_the_writer_says_what_there_is_too_much_of(
     amount: str,
     most: int,
 ) -> None:
-    assert tomllib.loads(toml.dumps(document, Budget(*limits))) == document
+    assert tomllib.loads(toml.dumps(document, SizeLimits(*limits))) == document
     with pytest.raises(StateError) as caught:
-        toml.dumps(document, Budget(*less))
+        toml.dumps(document, SizeLimits(*less))
     assert (caught.value.path, caught.value.problem) == (
         "",
         f"the document has {amount}; readers accept {most}",

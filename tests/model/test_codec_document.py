@@ -121,7 +121,7 @@ def test_the_hook_and_the_library_write_the_same_bytes() -> None:
     }
     shuffled = dict(reversed([item for item in given_fields.items() if type(item[1]) is not dict]))
     tables = {key: value for key, value in given_fields.items() if type(value) is dict}
-    assert document.render(tables | shuffled, dict(CHECKPOINT.state)) == DOCUMENT.encode()
+    assert document.render_document(tables | shuffled, dict(CHECKPOINT.state)) == DOCUMENT.encode()
 
 
 def test_a_checkpoint_knows_its_time_its_phase_and_its_status() -> None:
@@ -152,7 +152,7 @@ def test_a_timestamp_with_z_or_offset_and_any_fraction_is_kept_as_it_was_written
     read = codec.decode(changed("timestamp", timestamp), REF)
     assert (read, read.time) == (
         replace(CHECKPOINT, timestamp=timestamp),
-        times.from_text(timestamp),
+        times.parse_timestamp(timestamp),
     )
 
 

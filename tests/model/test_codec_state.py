@@ -119,7 +119,7 @@ def test_a_wide_state_comes_back() -> None:
 @pytest.mark.parametrize("mapping", [{}, {"a": 1}])
 def test_a_map_passes_as_a_state(mapping: Mapping[str, Any]) -> None:
     before = dict(mapping)
-    codec.require_map(mapping)
+    codec.require_state_map(mapping)
     assert mapping == before
 
 
@@ -141,7 +141,7 @@ def test_a_map_passes_as_a_state(mapping: Mapping[str, Any]) -> None:
 )
 def test_a_state_that_cannot_be_stored_is_refused(state: Any, path: str, problem: str) -> None:
     def store() -> None:
-        codec.require_map(state)
+        codec.require_state_map(state)
         codec.encode(replace(SMALL, state=state))
 
     with pytest.raises(StateError) as caught:

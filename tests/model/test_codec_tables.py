@@ -210,9 +210,11 @@ def test_a_value_that_makes_no_sense_is_refused(key: str, value: Any, problem: s
 
 def test_the_tables_are_read_alone() -> None:
     found = fields(DRIVEN_DOCUMENT)
-    assert codec.read_tables({}) == {}
-    assert codec.read_tables({"pipeline": found["pipeline"]}) == {"pipeline": DRIVEN.pipeline}
-    assert codec.read_tables({key: found[key] for key in ("attempt", "pipeline")}) == {
+    assert codec.read_document_tables({}) == {}
+    assert codec.read_document_tables({"pipeline": found["pipeline"]}) == {
+        "pipeline": DRIVEN.pipeline
+    }
+    assert codec.read_document_tables({key: found[key] for key in ("attempt", "pipeline")}) == {
         "attempt": DRIVEN.attempt,
         "pipeline": DRIVEN.pipeline,
     }
@@ -221,7 +223,7 @@ def test_the_tables_are_read_alone() -> None:
 @pytest.mark.parametrize("table", ["pipeline", "attempt"])
 def test_an_error_in_a_table_that_is_read_alone_names_its_key(table: str) -> None:
     with pytest.raises(InvalidCheckpoint) as caught:
-        codec.read_tables({table: {"phase": "build", "inputs": 1}})
+        codec.read_document_tables({table: {"phase": "build", "inputs": 1}})
     assert (caught.value.ref, caught.value.field, caught.value.problem) == (
         "",
         f"{table}.inputs",
@@ -231,7 +233,7 @@ def test_an_error_in_a_table_that_is_read_alone_names_its_key(table: str) -> Non
 
 @pytest.mark.parametrize("checkpoint", [DRIVEN, SMALL], ids=["driven", "small"])
 def test_what_a_checkpoint_is_written_from_passes_the_check(checkpoint: Checkpoint) -> None:
-    codec.require_valid(codec.document_fields(checkpoint), REF)
+    codec.require_valid_document(codec.document_fields(checkpoint), REF)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +250,7 @@ def test_the_check_raises_what_reading_would(
     change: dict[str, Any], field: str, problem: str
 ) -> None:
     with pytest.raises(InvalidCheckpoint) as caught:
-        codec.require_valid(codec.document_fields(DRIVEN) | change, REF)
+        codec.require_valid_document(codec.document_fields(DRIVEN) | change, REF)
     assert (caught.value.ref, caught.value.field, caught.value.problem) == (REF, field, problem)
 
 
@@ -270,8 +272,8 @@ def test_a_checkpoint_that_a_run_goes_back_to_comes_back(key: str) -> None:
 
 
 def test_a_state_that_is_no_map_is_refused_as_a_whole() -> None:
-    codec.require_map({})
+    codec.require_state_map({})
     for state in (None, [], "x", [("a", 1)]):
         with pytest.raises(StateError) as caught:
-            codec.require_map(state)
+            codec.require_state_map(state)
         assert str(caught.value) == f"/: a state is a map of names to values, not {state!r}"

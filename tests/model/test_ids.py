@@ -19,12 +19,12 @@ quick = settings(max_examples=examples(150), deadline=None, database=None)
 
 
 def test_new_ids_are_distinct_canonical_uuids_of_version_4() -> None:
-    made = [ids.new_id() for _ in range(500)]
+    made = [ids.make_checkpoint_id() for _ in range(500)]
     assert len(set(made)) == 500
     for text in made:
         parsed = uuid.UUID(text)
         assert (str(parsed), parsed.version, parsed.variant) == (text, 4, uuid.RFC_4122)
-        assert ids.is_id(text)
+        assert ids.is_checkpoint_id(text)
 
 
 @pytest.mark.parametrize(
@@ -39,20 +39,20 @@ def test_of_a_new_id_all_is_random_but_version_and_variant(
     random: bytes, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.urandom", lambda count: random[:count])
-    assert ids.new_id() == expected
+    assert ids.make_checkpoint_id() == expected
 
 
 @quick
 @given(st.uuids(version=4))
 def test_every_uuid4_is_an_id_in_lower_case_only(made: uuid.UUID) -> None:
     text = str(made)
-    assert ids.is_id(text)
-    assert ids.is_id(text.upper()) == (text.upper() == text)
+    assert ids.is_checkpoint_id(text)
+    assert ids.is_checkpoint_id(text.upper()) == (text.upper() == text)
 
 
 @pytest.mark.parametrize("variant", "89ab")
 def test_every_variant_of_rfc_9562_is_an_id(variant: str) -> None:
-    assert ids.is_id(f"5f0c2c1e-8f0a-4e0b-{variant}d57-3c4b0f3a9f11")
+    assert ids.is_checkpoint_id(f"5f0c2c1e-8f0a-4e0b-{variant}d57-3c4b0f3a9f11")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_every_variant_of_rfc_9562_is_an_id(variant: str) -> None:
     ],
 )
 def test_anything_else_is_no_id(text: str) -> None:
-    assert not ids.is_id(text)
+    assert not ids.is_checkpoint_id(text)
 
 
 @quick
@@ -94,7 +94,7 @@ def test_what_is_taken_for_an_id_is_one_for_the_standard_library(text: str) -> N
         expected = str(uuid.UUID(text)) == text and uuid.UUID(text).version == 4
     except ValueError:
         expected = False
-    assert ids.is_id(text) == expected
+    assert ids.is_checkpoint_id(text) == expected
 
 
 @quick
@@ -102,7 +102,7 @@ def test_what_is_taken_for_an_id_is_one_for_the_standard_library(text: str) -> N
 def test_every_beginning_of_an_id_is_a_prefix_from_four_characters_on(
     made: uuid.UUID, length: int
 ) -> None:
-    assert ids.is_id_prefix(str(made)[:length]) == (length >= ids.MIN_PREFIX)
+    assert ids.is_checkpoint_id_prefix(str(made)[:length]) == (length >= ids.MIN_PREFIX)
 
 
 @pytest.mark.parametrize(
@@ -125,11 +125,11 @@ def test_every_beginning_of_an_id_is_a_prefix_from_four_characters_on(
     ],
 )
 def test_what_no_id_begins_with_is_no_prefix(text: str) -> None:
-    assert not ids.is_id_prefix(text)
+    assert not ids.is_checkpoint_id_prefix(text)
 
 
 def test_an_id_is_shown_by_a_part_that_can_be_looked_up() -> None:
-    assert ids.is_id_prefix(ID[: ids.SHORT])
+    assert ids.is_checkpoint_id_prefix(ID[: ids.SHORT])
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ def test_other_names_differ(one: str, other: str) -> None:
 def test_the_closest_of_several(
     text: str, known: list[str], likeness: float, meant: str | None
 ) -> None:
-    assert arguments.closest(text, known, likeness=likeness) == meant
-    assert arguments.closest(text, iter(known), likeness=likeness) == meant
+    assert arguments.closest_word(text, known, likeness=likeness) == meant
+    assert arguments.closest_word(text, iter(known), likeness=likeness) == meant
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,11 @@ def test_five_are_shown_by_default() -> None:
 
 
 def test_six_tenths_must_be_the_same_by_default() -> None:
-    assert arguments.closest("resarch", ["review", "research"]) == "research"
-    assert (arguments.closest("abcde", ["abcxy"]), arguments.closest("abcd", ["abxx"])) == (
+    assert arguments.closest_word("resarch", ["review", "research"]) == "research"
+    assert (
+        arguments.closest_word("abcde", ["abcxy"]),
+        arguments.closest_word("abcd", ["abxx"]),
+    ) == (
         "abcxy",
         None,
     )
@@ -91,4 +94,4 @@ def test_a_path_is_quoted_where_it_is_no_text(path: bytes, text: str) -> None:
     ],
 )
 def test_a_word_that_a_shell_reads_back(word: str, text: str) -> None:
-    assert arguments.shell_word(word) == text
+    assert arguments.shell_quoted(word) == text

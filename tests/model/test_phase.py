@@ -27,12 +27,12 @@ quick = settings(max_examples=examples(150), deadline=None, database=None)
     ],
 )
 def test_a_label_splits_at_its_last_hyphen(label: str, expected: tuple[str, str]) -> None:
-    assert phase.split(label) == expected
+    assert phase.split_label(label) == expected
 
 
 @pytest.mark.parametrize("status", phase.STATUSES)
 def test_a_label_with_a_status_is_taken_as_it_is(status: str) -> None:
-    assert phase.to_label(f"code-review-{status}") == f"code-review-{status}"
+    assert phase.to_phase_label(f"code-review-{status}") == f"code-review-{status}"
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_label_with_a_status_is_taken_as_it_is(status: str) -> None:
     ],
 )
 def test_a_name_without_status_counts_as_complete(text: str, expected: str) -> None:
-    assert phase.to_label(text) == expected
+    assert phase.to_phase_label(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_name_without_status_counts_as_complete(text: str, expected: str) -> N
 )
 def test_a_label_without_a_name_or_with_control_characters_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as caught:
-        phase.to_label(text)
+        phase.to_phase_label(text)
     assert (caught.value.message, caught.value.hint) == (
         f"{text!r} is not a phase",
         (
@@ -107,13 +107,13 @@ def test_a_label_without_a_name_or_with_control_characters_is_refused(text: str)
 @given(st.text(max_size=30))
 def test_what_label_returns_is_a_label_with_a_name_and_a_known_status(text: str) -> None:
     try:
-        made = phase.to_label(text)
+        made = phase.to_phase_label(text)
     except UsageError:
         return
-    name, status = phase.split(made)
+    name, status = phase.split_label(made)
     assert name.strip()
     assert status in phase.STATUSES
-    assert phase.to_label(made) == made
+    assert phase.to_phase_label(made) == made
 
 
 @pytest.mark.parametrize(
@@ -139,15 +139,17 @@ def test_what_label_returns_is_a_label_with_a_name_and_a_known_status(text: str)
 )
 def test_what_is_complete_after_a_checkpoint(label: str, expected: dict[str, str]) -> None:
     completed = {"a": "1", "b": "2", "c": "3"}
-    assert list(phase.completed_after(completed, label, "9").items()) == list(expected.items())
+    assert list(phase.completed_phases_after(completed, label, "9").items()) == list(
+        expected.items()
+    )
     assert completed == {"a": "1", "b": "2", "c": "3"}
 
 
 def test_a_run_that_was_taken_back_keeps_what_its_checkpoint_says_and_gains_nothing() -> None:
     completed = {"a": "1", "b": "2"}
-    assert phase.completed_after(completed, phase.REWOUND, "9", ["a", "z"]) == {"a": "1"}
-    assert phase.completed_after(completed, phase.REWOUND, "9", []) == {}
-    assert phase.completed_after(completed, "c-complete", "9", ["a"]) == {
+    assert phase.completed_phases_after(completed, phase.REWOUND, "9", ["a", "z"]) == {"a": "1"}
+    assert phase.completed_phases_after(completed, phase.REWOUND, "9", []) == {}
+    assert phase.completed_phases_after(completed, "c-complete", "9", ["a"]) == {
         "a": "1",
         "b": "2",
         "c": "9",

@@ -20,19 +20,26 @@ from gitckpt.model.checkpoint import (
     SAFETY,
     SUBMODULE,
 )
-from gitckpt.model.policy import DAY, HOUR, Candidate, Decision, Newest, RunCandidate
+from gitckpt.model.policy import (
+    DAY,
+    HOUR,
+    Decision,
+    ExpiryCandidate,
+    NewestKept,
+    RunCandidate,
+)
 from tests.conftest import examples
 
 quick = settings(max_examples=examples(150), deadline=None, database=None)
-NOW = times.from_text("2026-11-21T12:00:00Z")
+NOW = times.parse_timestamp("2026-11-21T12:00:00Z")
 NO_RANK = Policy(keep_last=0, safety_keep_last=0)
 """The default policy without `keep_last` and `safety_keep`."""
 
 
-def newest(found: list[Candidate], rules: Policy) -> Newest:
+def newest(found: list[ExpiryCandidate], rules: Policy) -> NewestKept:
     """Return the checkpoints that stay as the newest, given all of them in order."""
 
-    def oldest(some: list[Candidate], count: int) -> tuple[int, str] | None:
+    def oldest(some: list[ExpiryCandidate], count: int) -> tuple[int, str] | None:
         if not count:
             return None
         return (some[count - 1].time, some[count - 1].id) if len(some) >= count else policy.ALL
@@ -46,15 +53,15 @@ def newest(found: list[Candidate], rules: Policy) -> Newest:
     ]
     safeties = [each for each in alone if each.trigger == SAFETY]
     automatic = [each for each in alone if each.is_automatic]
-    return Newest(
+    return NewestKept(
         oldest(hooks, rules.keep_last),
         oldest(automatic, rules.keep_last),
         oldest(safeties, rules.safeties),
     )
 
 
-def apply(found: list[Candidate], rules: Policy, now: int) -> list[Decision]:
-    return policy.decide_all(found, rules, newest(found, rules), now=now)
+def apply(found: list[ExpiryCandidate], rules: Policy, now: int) -> list[Decision]:
+    return policy.decide_expiry(found, rules, newest(found, rules), now=now)
 
 
 def candidate(
@@ -64,8 +71,8 @@ def candidate(
     run: str | None = None,
     rewritten: bool = False,
     name: str = "a",
-) -> Candidate:
-    return Candidate(name, NOW - int(days * DAY), trigger, run, rewritten)
+) -> ExpiryCandidate:
+    return ExpiryCandidate(name, NOW - int(days * DAY), trigger, run, rewritten)
 
 
 def test_default_policy_keeps_30_days_or_100_and_shorter_limits_for_runs_and_safety() -> None:
@@ -281,7 +288,7 @@ def test_default_policy_keeps_30_days_or_100_and_shorter_limits_for_runs_and_saf
         ),
     ],
 )
-def test_one_checkpoint(found: Candidate, rules: Policy, expires: bool, reason: str) -> None:
+def test_one_checkpoint(found: ExpiryCandidate, rules: Policy, expires: bool, reason: str) -> None:
     decisions = apply([found], rules, now=NOW)
     assert decisions == [Decision("a", expires=expires, reason=reason)]
 
@@ -324,9 +331,9 @@ def test_the_newest_twenty_for_safety_are_counted_apart() -> None:
     assert [each.id for each in decisions if each.expires] == ["safety 20", "safety 21"]
 
 
-def candidates() -> st.SearchStrategy[list[Candidate]]:
+def candidates() -> st.SearchStrategy[list[ExpiryCandidate]]:
     one = st.builds(
-        Candidate,
+        ExpiryCandidate,
         id=st.uuids(version=4).map(str),
         time=st.integers(NOW - 100 * DAY, NOW + DAY),
         trigger=st.sampled_from((*HOOK_TRIGGERS, MANUAL, "safety", "phase", "import:forge")),
@@ -360,7 +367,7 @@ def policies() -> st.SearchStrategy[Policy]:
 @quick
 @given(candidates(), policies(), st.integers(0, 100 * DAY))
 def test_what_expires_today_expires_on_every_later_day(
-    found: list[Candidate], rules: Policy, later: int
+    found: list[ExpiryCandidate], rules: Policy, later: int
 ) -> None:
     today = apply(found, rules, now=NOW)
     then = apply(found, rules, now=NOW + later)
@@ -370,7 +377,7 @@ def test_what_expires_today_expires_on_every_later_day(
 @quick
 @given(candidates(), policies())
 def test_there_is_one_decision_with_a_reason_for_each_in_the_order_given(
-    found: list[Candidate], rules: Policy
+    found: list[ExpiryCandidate], rules: Policy
 ) -> None:
     decisions = apply(found, rules, now=NOW)
     assert [each.id for each in decisions] == [each.id for each in found]
@@ -380,7 +387,7 @@ def test_there_is_one_decision_with_a_reason_for_each_in_the_order_given(
 @quick
 @given(candidates(), policies())
 def test_only_hook_and_safety_checkpoints_outside_runs_expire_by_default(
-    found: list[Candidate], rules: Policy
+    found: list[ExpiryCandidate], rules: Policy
 ) -> None:
     decisions = apply(found, replace(rules, everything=False), now=NOW + 10_000 * DAY)
     gone = {each.id for each in decisions if each.expires}
@@ -394,7 +401,7 @@ def test_only_hook_and_safety_checkpoints_outside_runs_expire_by_default(
 @quick
 @given(candidates(), policies())
 def test_the_newest_that_stay_are_never_rewritten_hook_checkpoints_nor_more_than_asked_for(
-    found: list[Candidate], rules: Policy
+    found: list[ExpiryCandidate], rules: Policy
 ) -> None:
     decisions = apply(found, rules, now=NOW + 10_000 * DAY)
     kept = [
@@ -516,7 +523,7 @@ UNFINISHED = [
     ],
 )
 def test_one_run(found: RunCandidate, rules: Policy, expires: bool, reason: str) -> None:
-    assert policy.decide_runs([found], rules, now=NOW) == [
+    assert policy.decide_run_expiry([found], rules, now=NOW) == [
         Decision("r", expires=expires, reason=reason)
     ]
 
@@ -528,7 +535,7 @@ def test_the_newest_unfinished_runs_stay_and_the_rest_goes_by_age() -> None:
         run(402, "open", name="c"),
         run(403, "blocked", name="d"),
     ]
-    told = policy.decide_runs(found, replace(ALL, keep_last=2), now=NOW)
+    told = policy.decide_run_expiry(found, replace(ALL, keep_last=2), now=NOW)
     assert [(each.id, each.expires, each.reason) for each in told] == [
         ("a", False, "unfinished: failed, among the newest 2"),
         ("b", True, "complete, 401d old, limit 7d"),
@@ -542,8 +549,12 @@ def test_an_age_of_a_second_is_told_as_such() -> None:
     second, less = (
         RunCandidate("r", NOW - age, runstate.COMPLETE) for age in (times.MICRO, times.MICRO - 1)
     )
-    assert policy.decide_runs([second], rules, now=NOW)[0].reason == "complete, 1s old, limit 1s"
-    assert policy.decide_runs([less], rules, now=NOW)[0].reason == "complete, 0s old, limit 1s"
+    assert (
+        policy.decide_run_expiry([second], rules, now=NOW)[0].reason == "complete, 1s old, limit 1s"
+    )
+    assert (
+        policy.decide_run_expiry([less], rules, now=NOW)[0].reason == "complete, 0s old, limit 1s"
+    )
 
 
 def test_a_run_stays_as_long_as_an_unfinished_one_refers_to_it() -> None:
@@ -552,17 +563,17 @@ def test_a_run_stays_as_long_as_an_unfinished_one_refers_to_it() -> None:
         run(20, "failed", name="middle", needed_by=("fork",)),
         run(40, name="old", needed_by=("middle",)),
     ]
-    told = policy.decide_runs(found, Policy(), now=NOW)
+    told = policy.decide_run_expiry(found, Policy(), now=NOW)
     assert told[2] == Decision(
         "old", expires=False, reason="the unfinished run middle refers to this run"
     )
-    told = policy.decide_runs(found, replace(ALL, older_than=10 * DAY), now=NOW)
+    told = policy.decide_run_expiry(found, replace(ALL, older_than=10 * DAY), now=NOW)
     assert [(each.expires, each.reason) for each in told] == [
         (False, "unfinished: failed, 1d old, limit 10d"),
         (False, "the unfinished run fork refers to this run"),
         (False, "the unfinished run middle refers to this run"),
     ]
-    told = policy.decide_runs(found, replace(ALL, older_than=0), now=NOW)
+    told = policy.decide_run_expiry(found, replace(ALL, older_than=0), now=NOW)
     assert [each.expires for each in told] == [True, True, True]
 
 
@@ -588,13 +599,13 @@ def test_progress_within_phases_that_are_complete_is_squashed(
 ) -> None:
     words = [label.partition(":") for label in labels.split()]
     chain = [(str(at), label, trigger or "phase") for at, (label, _, trigger) in enumerate(words)]
-    assert policy.find_squashed(chain) == {str(at): name for at, name in gone.items()}
+    assert policy.find_squashed_progress(chain) == {str(at): name for at, name in gone.items()}
 
 
-def crowds() -> st.SearchStrategy[list[Candidate]]:
+def crowds() -> st.SearchStrategy[list[ExpiryCandidate]]:
     """Checkpoints close to each other, newest first."""
     one = st.builds(
-        Candidate,
+        ExpiryCandidate,
         id=st.uuids(version=4).map(str),
         time=st.integers(0, 24 * 60).map(lambda minutes: NOW - minutes * HOUR // 6),
         trigger=st.sampled_from((*HOOK_TRIGGERS, MANUAL, SAFETY)),
@@ -609,10 +620,10 @@ def crowds() -> st.SearchStrategy[list[Candidate]]:
     )
 
 
-def gone(found: list[Candidate], rules: Policy, now: int) -> set[str]:
+def gone(found: list[ExpiryCandidate], rules: Policy, now: int) -> set[str]:
     return {
         each.id
-        for span in policy.find_spans(found, rules, newest(found, rules), now=now)
+        for span in policy.find_groups_to_thin(found, rules, newest(found, rules), now=now)
         for each in span.due
     }
 
@@ -620,7 +631,7 @@ def gone(found: list[Candidate], rules: Policy, now: int) -> set[str]:
 @quick
 @given(crowds(), policies(), st.integers(0, 20 * DAY))
 def test_what_is_thinned_today_is_thinned_on_every_later_day(
-    found: list[Candidate], rules: Policy, later: int
+    found: list[ExpiryCandidate], rules: Policy, later: int
 ) -> None:
     assert gone(found, rules, NOW) <= gone(found, rules, NOW + later)
 
@@ -628,7 +639,7 @@ def test_what_is_thinned_today_is_thinned_on_every_later_day(
 @quick
 @given(crowds(), policies())
 def test_of_an_hour_and_later_of_a_day_one_stays_and_it_is_the_newest(
-    found: list[Candidate], rules: Policy
+    found: list[ExpiryCandidate], rules: Policy
 ) -> None:
     rules = replace(rules, keep_last=0)
     automatic = [
@@ -652,7 +663,7 @@ def test_of_an_hour_and_later_of_a_day_one_stays_and_it_is_the_newest(
 
 @quick
 @given(crowds(), policies())
-def test_the_newest_are_not_thinned(found: list[Candidate], rules: Policy) -> None:
+def test_the_newest_are_not_thinned(found: list[ExpiryCandidate], rules: Policy) -> None:
     automatic = [each.id for each in found if each.is_automatic]
     assert gone(found, rules, NOW + 1000 * DAY).isdisjoint(automatic[: rules.keep_last])
 
@@ -663,7 +674,7 @@ def spans_of(ages: list[int], rules: Policy) -> list[tuple[str, str, list[str]]]
     The ages of the checkpoints are also their ids.
     """
     found = [replace(candidate(name=str(age)), time=NOW - age) for age in ages]
-    spans = policy.find_spans(found, rules, newest(found, rules), now=NOW)
+    spans = policy.find_groups_to_thin(found, rules, newest(found, rules), now=NOW)
     return [(span.length, span.newest.id, [each.id for each in span.due]) for span in spans]
 
 
@@ -688,7 +699,7 @@ def test_everything_is_true_or_false(value: Any) -> None:
 
 def test_what_thinning_says() -> None:
     found = [candidate(days, name=str(days)) for days in (2.02, 2.021, 9.02, 9.021)]
-    spans = policy.find_spans(found, NO_RANK, newest(found, NO_RANK), now=NOW)
+    spans = policy.find_groups_to_thin(found, NO_RANK, newest(found, NO_RANK), now=NOW)
     said = [
         (
             span.length,
@@ -698,7 +709,11 @@ def test_what_thinning_says() -> None:
         for span in spans
     ]
     assert said == [
-        ("hour", "2.02", [Decision("2.021", expires=True, reason="2d old, one an hour stays")]),
+        (
+            "hour",
+            "2.02",
+            [Decision("2.021", expires=True, reason="2d old, one an hour stays")],
+        ),
         ("day", "9.02", [Decision("9.021", expires=True, reason="9d old, one a day stays")]),
     ]
 
@@ -709,13 +724,13 @@ def test_a_heavy_year_ends_below_twenty_thousand() -> None:
 
     Every tenth turn of an agent makes a commit.
     """
-    found: list[Candidate] = []
+    found: list[ExpiryCandidate] = []
     for day in range(365):
         start = NOW + day * DAY
         for turn in range(300):
             time = start + turn * DAY // 300
             found += [
-                Candidate(
+                ExpiryCandidate(
                     f"{day} {turn} {line}",
                     time,
                     MANUAL,
@@ -728,7 +743,7 @@ def test_a_heavy_year_ends_below_twenty_thousand() -> None:
             ]
             if turn % 10 == 9:
                 found += [
-                    Candidate(
+                    ExpiryCandidate(
                         f"{day} {turn} c{line}",
                         time,
                         POST_COMMIT,
@@ -739,7 +754,7 @@ def test_a_heavy_year_ends_below_twenty_thousand() -> None:
                     for line in range(5)
                 ]
         found += [
-            Candidate(
+            ExpiryCandidate(
                 f"{day} {number} hand", start + number, MANUAL, None, rewritten=False, line="0"
             )
             for number in range(2)

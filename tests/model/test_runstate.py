@@ -8,8 +8,8 @@ from gitckpt.model import runstate
 
 
 def test_a_run_whose_driver_does_nothing_is_stalled() -> None:
-    assert runstate.status("a-started", "a-started", driven=True, stalled=True) == "stalled"
-    assert runstate.status("a-started", "a-started", driven=False, stalled=True) == "crashed"
+    assert runstate.status_of_run("a-started", "a-started", driven=True, stalled=True) == "stalled"
+    assert runstate.status_of_run("a-started", "a-started", driven=False, stalled=True) == "crashed"
     assert {"running", "stalled"} == set(runstate.DRIVEN) < set(runstate.STATUSES)
 
 
@@ -41,7 +41,7 @@ def test_a_run_whose_driver_does_nothing_is_stalled() -> None:
 def test_the_status_of_a_run(
     label: str | None, newest: str, driven: bool | None, expected: str
 ) -> None:
-    assert runstate.status(label, newest, driven=driven) == expected
+    assert runstate.status_of_run(label, newest, driven=driven) == expected
     assert expected in runstate.STATUSES
 
 
@@ -55,5 +55,5 @@ def test_the_status_of_a_run(
     ],
 )
 def test_of_what_nobody_drove_only_failures_count(label: str, expected: str) -> None:
-    assert runstate.status(label, label, driven=None, by_driver=False) == expected
-    assert runstate.status(label, label, driven=False, by_driver=False) == "crashed"
+    assert runstate.status_of_run(label, label, driven=None, by_driver=False) == expected
+    assert runstate.status_of_run(label, label, driven=False, by_driver=False) == "crashed"

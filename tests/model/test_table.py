@@ -20,25 +20,28 @@ VALUES = {
 
 def test_what_is_there_is_returned_and_what_is_not_is_nothing() -> None:
     take = TableReader(VALUES, "refs/x")
-    assert (take.flag("yes"), take.flag("no"), take.flag("no", default=True)) == (
+    assert (take.read_flag("yes"), take.read_flag("no"), take.read_flag("no", default=True)) == (
         True,
         False,
         False,
     )
-    assert (take.flag("none"), take.flag("none", default=True)) == (False, True)
-    assert (take.value("word", str, 7), take.value("none", str, 7)) == ("x", 7)
-    assert (take.optional("number", int), take.optional("none", int)) == (1, None)
-    assert (take.texts("words"), take.texts("none")) == (("a", "b"), ())
-    assert (take.map("map"), take.map("none")) == ({"k": "v"}, {})
-    assert (take.instant("at"), take.instant("none")) == ("2026-11-21T20:15:00Z", None)
+    assert (take.read_flag("none"), take.read_flag("none", default=True)) == (False, True)
+    assert (take.read_value("word", str, 7), take.read_value("none", str, 7)) == ("x", 7)
+    assert (take.read_optional("number", int), take.read_optional("none", int)) == (1, None)
+    assert (take.read_texts("words"), take.read_texts("none")) == (("a", "b"), ())
+    assert (take.read_text_map("map"), take.read_text_map("none")) == ({"k": "v"}, {})
+    assert (take.read_timestamp("at"), take.read_timestamp("none")) == (
+        "2026-11-21T20:15:00Z",
+        None,
+    )
 
 
 def test_the_rest_is_what_nobody_asked_for() -> None:
     take = TableReader(VALUES, "refs/x")
-    take.flag("yes")
-    take.map("map")
-    take.texts("none")
-    assert take.unknown == {
+    take.read_flag("yes")
+    take.read_text_map("map")
+    take.read_texts("none")
+    assert take.unread_values == {
         key: value for key, value in VALUES.items() if key not in ("yes", "map")
     }
 
@@ -46,13 +49,13 @@ def test_the_rest_is_what_nobody_asked_for() -> None:
 @pytest.mark.parametrize(
     ("method", "values", "field", "problem"),
     [
-        ("flag", {"key": 1}, "key", "must be a boolean, not 1"),
-        ("texts", {"key": "x"}, "key", "must be an array, not 'x'"),
-        ("texts", {"key": ["x", 1]}, "key[1]", "must be a string, not 1"),
-        ("map", {"key": []}, "key", "must be a table, not []"),
-        ("map", {"key": {"a": "x", "b": 1}}, "key.b", "must be a string, not 1"),
-        ("instant", {"key": 1}, "key", "must be a string, not 1"),
-        ("instant", {"key": "noon"}, "key", "no UTC offset, neither Z nor ±hh:mm: 'noon'"),
+        ("read_flag", {"key": 1}, "key", "must be a boolean, not 1"),
+        ("read_texts", {"key": "x"}, "key", "must be an array, not 'x'"),
+        ("read_texts", {"key": ["x", 1]}, "key[1]", "must be a string, not 1"),
+        ("read_text_map", {"key": []}, "key", "must be a table, not []"),
+        ("read_text_map", {"key": {"a": "x", "b": 1}}, "key.b", "must be a string, not 1"),
+        ("read_timestamp", {"key": 1}, "key", "must be a string, not 1"),
+        ("read_timestamp", {"key": "noon"}, "key", "no UTC offset, neither Z nor ±hh:mm: 'noon'"),
     ],
 )
 def test_what_is_of_another_type_is_refused(

@@ -40,7 +40,11 @@ def zones() -> st.SearchStrategy[datetime.timezone]:
 def test_an_instant_is_written_in_utc_with_microseconds(
     instant: int, text: str, stamp: str
 ) -> None:
-    assert (times.to_text(instant), times.to_stamp(instant), times.from_text(text)) == (
+    assert (
+        times.to_text(instant),
+        times.to_run_id_stamp(instant),
+        times.parse_timestamp(text),
+    ) == (
         text,
         stamp,
         instant,
@@ -50,7 +54,7 @@ def test_an_instant_is_written_in_utc_with_microseconds(
 @quick
 @given(st.integers(FIRST, LAST))
 def test_every_instant_of_four_digit_years_comes_back(instant: int) -> None:
-    assert times.from_text(times.to_text(instant)) == instant
+    assert times.parse_timestamp(times.to_text(instant)) == instant
 
 
 @quick
@@ -68,12 +72,12 @@ def test_timestamps_sort_like_their_instants(one: int, other: int) -> None:
     )
 )
 def test_a_timestamp_with_any_offset_means_what_datetime_says(moment: datetime.datetime) -> None:
-    assert times.from_text(moment.isoformat()) == (moment - EPOCH) // datetime.timedelta(
+    assert times.parse_timestamp(moment.isoformat()) == (moment - EPOCH) // datetime.timedelta(
         microseconds=1
     )
 
 
-NOON = times.from_text("2026-11-21T12:00:00Z")
+NOON = times.parse_timestamp("2026-11-21T12:00:00Z")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +99,7 @@ NOON = times.from_text("2026-11-21T12:00:00Z")
     ],
 )
 def test_z_or_an_offset_and_any_fraction_are_read(text: str, after_noon: int) -> None:
-    assert times.from_text(text) == NOON + after_noon
+    assert times.parse_timestamp(text) == NOON + after_noon
 
 
 @pytest.mark.parametrize(
@@ -107,7 +111,7 @@ def test_z_or_an_offset_and_any_fraction_are_read(text: str, after_noon: int) ->
     ],
 )
 def test_a_leap_second_counts_as_the_next_minute(leap: str, next_minute: str) -> None:
-    assert times.from_text(leap) == times.from_text(next_minute)
+    assert times.parse_timestamp(leap) == times.parse_timestamp(next_minute)
 
 
 @pytest.mark.parametrize(
@@ -116,10 +120,10 @@ def test_a_leap_second_counts_as_the_next_minute(leap: str, next_minute: str) ->
 def test_the_29th_of_february_exists_in_leap_years_only(year: int, leap: bool) -> None:
     text = f"{year}-02-29T00:00:00Z"
     if leap:
-        assert times.to_text(times.from_text(text)) == f"{year}-02-29T00:00:00.000000Z"
+        assert times.to_text(times.parse_timestamp(text)) == f"{year}-02-29T00:00:00.000000Z"
     else:
         with pytest.raises(ValueError, match="no such day"):
-            times.from_text(text)
+            times.parse_timestamp(text)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +185,7 @@ def test_the_29th_of_february_exists_in_leap_years_only(year: int, leap: bool) -
 )
 def test_what_is_no_rfc_3339_timestamp_is_refused(text: str, problem: str) -> None:
     with pytest.raises(ValueError) as caught:
-        times.from_text(text)
+        times.parse_timestamp(text)
     assert str(caught.value) == problem
 
 
@@ -189,7 +193,7 @@ def test_what_is_no_rfc_3339_timestamp_is_refused(text: str, problem: str) -> No
 @given(st.one_of(st.text(max_size=30), st.text(alphabet="0123456789-:TZ+.٣ ", max_size=30)))
 def test_garbage_raises_nothing_but_value_error(text: str) -> None:
     try:
-        instant = times.from_text(text)
+        instant = times.parse_timestamp(text)
     except ValueError:
         return
     assert type(instant) is int
@@ -197,7 +201,7 @@ def test_garbage_raises_nothing_but_value_error(text: str) -> None:
 
 def test_now_is_an_instant_that_can_be_written() -> None:
     instant = times.now()
-    assert times.from_text(times.to_text(instant)) == instant
+    assert times.parse_timestamp(times.to_text(instant)) == instant
 
 
 def test_now_is_cut_to_whole_microseconds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,7 +335,9 @@ def test_a_usual_timestamp_is_as_it_would_be_written(
         + offset
     )
     text = f"{when.year:04d}-{text}"
-    assert times.is_canonical(text) == (times.to_text(times.from_text(text)) == text)
+    assert times.is_canonical_timestamp(text) == (
+        times.to_text(times.parse_timestamp(text)) == text
+    )
 
 
 @pytest.mark.parametrize(
@@ -348,7 +354,11 @@ def test_a_usual_timestamp_is_as_it_would_be_written(
     ],
 )
 def test_whether_a_timestamp_is_usual(text: str, is_usual: bool) -> None:
-    assert times.is_canonical(text) == is_usual == (times.to_text(times.from_text(text)) == text)
+    assert (
+        times.is_canonical_timestamp(text)
+        == is_usual
+        == (times.to_text(times.parse_timestamp(text)) == text)
+    )
 
 
 def test_dates_are_remembered_and_not_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,11 +380,11 @@ def test_dates_are_remembered_and_not_all_of_them(monkeypatch: pytest.MonkeyPatc
 def test_an_instant_and_a_timestamp_are_an_aware_datetime_and_back() -> None:
     text = "2026-11-21T20:15:00.123456Z"
     when = datetime.datetime(2026, 11, 21, 20, 15, 0, 123456, tzinfo=datetime.UTC)
-    assert [times.as_datetime(each) for each in (text, times.from_text(text))] == [when, when]
+    assert [times.as_datetime(each) for each in (text, times.parse_timestamp(text))] == [when, when]
     assert (
         times.as_instant(when)
         == times.as_instant(when.astimezone(datetime.timezone(datetime.timedelta(hours=5))))
-        == times.from_text(text)
+        == times.parse_timestamp(text)
     )
     assert CHECKPOINT.datetime == times.as_datetime(CHECKPOINT.time)
 

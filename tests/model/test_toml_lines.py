@@ -72,7 +72,7 @@ _LINES = (
 @quick
 @given(some.lists(some.sampled_from(_LINES), max_size=8).map("\n".join))
 def test_what_is_read_line_by_line_is_what_tomllib_reads(text: str) -> None:
-    found = toml._parse_plain(text)
+    found = toml._parse_simple_toml(text)
     wanted = None
     with contextlib.suppress(tomllib.TOMLDecodeError):
         wanted = tomllib.loads(text)
@@ -80,7 +80,7 @@ def test_what_is_read_line_by_line_is_what_tomllib_reads(text: str) -> None:
 
 
 def test_each_line_is_read_as_tomllib_reads_it_or_left_to_it() -> None:
-    alone = {line: toml._parse_plain(line) for line in _LINES}
+    alone = {line: toml._parse_simple_toml(line) for line in _LINES}
     assert {line for line, found in alone.items() if found is not None} == {
         *(
             'a = "b"',
@@ -102,8 +102,8 @@ def test_each_line_is_read_as_tomllib_reads_it_or_left_to_it() -> None:
 
 
 def test_most_documents_are_read_line_by_line() -> None:
-    assert toml._parse_plain(SMALL_DOCUMENT) == tomllib.loads(SMALL_DOCUMENT)
-    assert toml._parse_plain(DOCUMENT) is None
+    assert toml._parse_simple_toml(SMALL_DOCUMENT) == tomllib.loads(SMALL_DOCUMENT)
+    assert toml._parse_simple_toml(DOCUMENT) is None
 
 
 def test_short_documents_alone_are_read_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from gitckpt import BusyError, Checkpoint, Query, Store
 from gitckpt.git.process import git_executable
 from gitckpt.model import codec
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout, Clock, Ids, MakeOnce, repository_of
 from tests.store.hooks.hook_standin import StandIn
 from tests.stores import open_store
@@ -150,7 +150,8 @@ def notes(checkout: Checkout) -> dict[str, list[str]]:
         for commit, names in found.items():
             if "and" in names:
                 every = [
-                    entry.id for entry in sorted(store.links(commit), key=lambda entry: entry.time)
+                    entry.id
+                    for entry in sorted(store.find_linked(commit), key=lambda entry: entry.time)
                 ]
                 assert set(names) <= {*every, "and"}
                 found[commit] = every
@@ -233,14 +234,14 @@ def after_recording(
     store: Store, monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]
 ) -> None:
     """Call `change` after the store has recorded a checkpoint, as in a restore."""
-    really = inside(store).record
+    really = checkpoints_of_store(store).record
 
     def record(*args: Any, **options: Any) -> Checkpoint:
         made = really(*args, **options)
         change()
         return made
 
-    monkeypatch.setattr(inside(store), "record", record)
+    monkeypatch.setattr(checkpoints_of_store(store), "record", record)
 
 
 def view(path: Path | str) -> dict[str, Any]:

@@ -15,8 +15,8 @@ import pytest
 
 from gitckpt import Checkpoint, Store
 from gitckpt.git.process import git_executable
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees.resumption import resume
+from gitckpt.store.store import checkpoints_of_store
+from gitckpt.store.worktrees.resumption import resume_checkpoint
 from tests.conftest import Checkout
 
 SUBMODULES = ("sub/clean", "sub/dirty", "sub/moved")
@@ -318,7 +318,7 @@ def require_resumed(
     """
     without = ("sub",) if submodules else ()
     expected = seen(here, without=without, ignored=False)
-    opened = resume(inside(store), made)
+    opened = resume_checkpoint(checkpoints_of_store(store), made)
     assert opened.made
     assert seen(Checkout(Path(opened.path)), without=without) == expected
 

@@ -8,7 +8,7 @@ import pytest
 
 from gitckpt import CkptError, Store, hook
 from gitckpt.store import error_log
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.stores import make_private_dir
 
@@ -18,7 +18,9 @@ def read(checkout: Checkout) -> str:
 
 
 def test_an_entry_is_bounded_and_keeps_both_ends(plain: Store, main_checkout: Checkout) -> None:
-    error_log.append(inside(plain).repository, "begins" + "x" * 1_000_000 + "ends")
+    error_log.append_to_log(
+        checkpoints_of_store(plain).repository, "begins" + "x" * 1_000_000 + "ends"
+    )
     said = read(main_checkout)
     assert len(said) < error_log.LONGEST + 100
     assert "begins" in said
@@ -29,11 +31,11 @@ def test_an_entry_is_bounded_and_keeps_both_ends(plain: Store, main_checkout: Ch
 def test_nobody_waits_for_a_pipe_in_its_place(plain: Store, main_checkout: Checkout) -> None:
     os.mkfifo(os.path.join(make_private_dir(plain), error_log.FILE))
     with pytest.raises(CkptError, match=r"cannot write .*/log: "):
-        error_log.append(inside(plain).repository, "said to nobody")
+        error_log.append_to_log(checkpoints_of_store(plain).repository, "said to nobody")
 
 
 def test_a_short_entry_is_whole(plain: Store, main_checkout: Checkout) -> None:
-    error_log.append(inside(plain).repository, "x" * error_log.LONGEST)
+    error_log.append_to_log(checkpoints_of_store(plain).repository, "x" * error_log.LONGEST)
     assert read(main_checkout).endswith(f" {'x' * error_log.LONGEST}\n")
 
 
@@ -45,7 +47,7 @@ def test_a_trace_says_where_and_not_what() -> None:
         except KeyError as error:
             raise ValueError(f"bad {secret}") from error
     except ValueError as error:
-        said = error_log.trace(error)
+        said = error_log.format_traceback(error)
     assert "KeyError" in said
     assert "ValueError" in said
     assert "test_error_log.py" in said
@@ -61,7 +63,7 @@ def test_a_bug_in_the_hook_leaves_its_words_out_of_the_log(
         raise ZeroDivisionError(words)
 
     monkeypatch.chdir(main_checkout.path)
-    monkeypatch.setattr(hook, "_record", fall)
+    monkeypatch.setattr(hook, "_record_commit", fall)
     assert hook.main(["post-commit"]) == 0
     said = read(main_checkout)
     assert "ZeroDivisionError" in said

@@ -17,7 +17,7 @@ import pytest
 from gitckpt import CkptError, Store
 from gitckpt.store import local_checkpoints
 from gitckpt.store.runs import trust
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests import forked
 from tests.conftest import Checkout
 from tests.dying import DyingGit
@@ -54,20 +54,16 @@ def forge(checkout: Checkout, run: str, **other: str) -> str:
 
 def test_nobody_waits_for_a_pipe_in_its_place(store: Store) -> None:
     run = started(store)
-    repository, oid = inside(store).repository, head(store, run)
+    repository, oid = checkpoints_of_store(store).repository, head(store, run)
     path = os.path.join(repository.private_dir, "chains", run)
     os.unlink(path)
     os.mkfifo(path)
     assert local_checkpoints.append_oids(repository, run, [oid]) == []
     assert (
-        local_checkpoints.is_local(repository, run, oid),
-        local_checkpoints.oids_after(repository, run, oid),
-        local_checkpoints.local_oids(repository, run),
-    ) == (
-        False,
-        [],
-        frozenset(),
-    )
+        local_checkpoints.is_document_local(repository, run, oid),
+        local_checkpoints.list_oids_after(repository, run, oid),
+        local_checkpoints.read_local_oids(repository, run),
+    ) == (False, [], frozenset())
     assert store.record("a-complete", {}, run=run).sequence == 2
 
 
@@ -81,7 +77,7 @@ def test_each_record_extends_the_chain(
     make_store(checkout.main).save("b-complete", {}, run=run)
     heads.append(head(store, run))
     assert noted(store, run) == heads
-    assert inside(store).heads.is_local(run)
+    assert checkpoints_of_store(store).heads.is_head_local(run)
     assert [store.is_ours(store.read(entry.id)) for entry in store.list()] == [True] * 3
 
 
@@ -121,7 +117,7 @@ def test_what_stands_on_somebody_elses_is_somebody_elses(
     made = make_store(main_checkout).record("b-complete", {}, run=run)
     assert noted(plain, run) == [ours]
     assert not plain.is_ours(made)
-    assert not inside(plain).heads.is_local(run)
+    assert not checkpoints_of_store(plain).heads.is_head_local(run)
 
 
 def test_a_driver_goes_on_from_nothing_that_others_wrote(
@@ -132,11 +128,11 @@ def test_a_driver_goes_on_from_nothing_that_others_wrote(
     hold = hold_run(plain, run, "a test")
     evil = forge(main_checkout, run)
     with pytest.raises(CkptError, match="was not written in this clone") as raised:
-        inside(plain).record("b-complete", {}, run=run, guard=hold)
+        checkpoints_of_store(plain).record("b-complete", {}, run=run, guard=hold)
     hint = f"see the fetched checkpoint: git ckpt resume {run}"
     assert (raised.value.hint, head(plain, run)) == (hint, evil)
     main_checkout.git("update-ref", "refs/ckpt/runs/" + run, ours)
-    assert inside(plain).record("b-complete", {}, run=run, guard=hold).sequence == 2
+    assert checkpoints_of_store(plain).record("b-complete", {}, run=run, guard=hold).sequence == 2
 
 
 def test_a_head_of_ours_moves_up_to_ours_alone(
@@ -160,7 +156,7 @@ def test_a_head_of_ours_moves_up_to_ours_alone(
             *(["refs/ckpt/runs/" + run, behind] if behind else ["-d", "refs/ckpt/runs/" + run]),
         )
         other = make_store(main_checkout)
-        inside(other).heads.move_up(run)
+        checkpoints_of_store(other).heads.move_head_up(run)
         assert head(other, run) == second
     assert plain.list()[0].id == checkpoint
     assert plain.find("latest") != checkpoint
@@ -173,7 +169,7 @@ def test_where_the_newest_is_removed_the_one_before_is_ours(plain: Store) -> Non
     run = started(plain)
     newest = plain.record("a-complete", {}, run=run)
     plain.remove([newest.id])
-    assert inside(plain).heads.is_local(run)
+    assert checkpoints_of_store(plain).heads.is_head_local(run)
     plain.remove([entry.id for entry in plain.list()])
     assert noted(plain, run) == []
 
@@ -194,20 +190,14 @@ def test_the_chain_of_a_run_that_is_gone_goes_with_maintenance(plain: Store) -> 
 def test_one_that_is_long_is_known_to_its_beginning(plain: Store) -> None:
     run = started(plain)
     first = head(plain, run)
-    repository = inside(plain).repository
+    repository = checkpoints_of_store(plain).repository
     for number in range(300):
         local_checkpoints.append_oids(repository, run, [f"{number:040x}"])
     assert [
-        local_checkpoints.is_local(repository, run, oid)
+        local_checkpoints.is_document_local(repository, run, oid)
         for oid in (first, f"{0:040x}", f"{299:040x}", "f" * 40, "")
-    ] == [
-        True,
-        True,
-        True,
-        False,
-        False,
-    ]
-    assert not local_checkpoints.is_local(repository, "../" + run, first)
+    ] == [True, True, True, False, False]
+    assert not local_checkpoints.is_document_local(repository, "../" + run, first)
 
 
 def test_a_line_that_a_full_disk_has_cut_off_spoils_no_other(plain: Store) -> None:
@@ -215,14 +205,14 @@ def test_a_line_that_a_full_disk_has_cut_off_spoils_no_other(plain: Store) -> No
     path = Path(private_dir(plain), "chains", run)
     path.write_text(path.read_text() + "0123456")
     plain.record("a-complete", {}, run=run)
-    assert inside(plain).heads.is_local(run)
+    assert checkpoints_of_store(plain).heads.is_head_local(run)
 
 
 def test_where_it_cannot_be_noted_there_is_a_checkpoint_all_the_same(plain: Store) -> None:
     place = Path(make_private_dir(plain), "chains")
     place.write_text("in the way")
     run = started(plain)
-    assert not inside(plain).heads.is_local(run)
+    assert not checkpoints_of_store(plain).heads.is_head_local(run)
     assert f"git ckpt resume {run} --trust" in (place.parent / "log").read_text()
 
 
@@ -238,7 +228,7 @@ def test_of_several_processes_each_line_is_there(plain: Store, main_checkout: Ch
     made = forked.together(*((extended, (str(main_checkout.path), worker)) for worker in range(4)))
     assert len({one for each in made for one in each}) == 24
     assert {entry.oid for entry in plain.list()} <= set(noted(plain, run))
-    assert inside(plain).heads.is_local(run)
+    assert checkpoints_of_store(plain).heads.is_head_local(run)
 
 
 @pytest.mark.sampled(6)
@@ -256,7 +246,7 @@ def test_a_git_that_dies_within_the_transaction_makes_no_run_of_ours_foreign(
     with make_store(main_checkout) as store:
         store.record("a-complete", {}, run=run)
     assert git.has_died
-    assert inside(make_store(main_checkout)).heads.is_local(run)
+    assert checkpoints_of_store(make_store(main_checkout)).heads.is_head_local(run)
 
 
 KILLED = """
@@ -295,8 +285,8 @@ def test_a_kill_at_each_write_leaves_the_run_ours(main_checkout: Checkout) -> No
         )
         with open_store(str(main_checkout.path)) as store:
             for run in [each.run for each in store.runs()]:
-                inside(store).heads.move_up(run)
-                assert inside(store).heads.is_local(run), (at, run)
+                checkpoints_of_store(store).heads.move_head_up(run)
+                assert checkpoints_of_store(store).heads.is_head_local(run), (at, run)
                 begun += 1
                 store.remove([entry.id for entry in store.list()])
         if done.returncode == 0:
@@ -310,11 +300,11 @@ def test_a_run_that_is_adopted_is_ours_as_it_stands(plain: Store, main_checkout:
     run = started(plain)
     older = plain.record("a-complete", {}, run=run)
     evil = forge(main_checkout, run)
-    trust.adopt(inside(plain), run, evil)
-    assert inside(plain).heads.is_local(run)
-    assert trust.read(inside(plain), run, older.id) == older
+    trust.adopt(checkpoints_of_store(plain), run, evil)
+    assert checkpoints_of_store(plain).heads.is_head_local(run)
+    assert trust.read(checkpoints_of_store(plain), run, older.id) == older
     forge(main_checkout, run, **{"evil = 1": "evil = 2"})
-    assert not inside(plain).heads.is_local(run)
+    assert not checkpoints_of_store(plain).heads.is_head_local(run)
 
 
 def test_a_checkpoint_that_was_replaced_is_not_read_for_the_one_of_ours(
@@ -322,9 +312,9 @@ def test_a_checkpoint_that_was_replaced_is_not_read_for_the_one_of_ours(
 ) -> None:
     run = started(plain)
     newest = plain.record("a-complete", {}, run=run)
-    assert trust.read(inside(plain), run, newest.id) == newest
+    assert trust.read(checkpoints_of_store(plain), run, newest.id) == newest
     main_checkout.git("update-ref", "refs/checkpoints/" + newest.id, forge(main_checkout, run))
     with pytest.raises(
         trust.Untrusted, match="was not written in this repository; the newest local checkpoint is"
     ):
-        trust.read(inside(plain), run, newest.id)
+        trust.read(checkpoints_of_store(plain), run, newest.id)

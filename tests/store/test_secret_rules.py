@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gitckpt.store import secrets
-from gitckpt.store.secrets import rules
+from gitckpt.store.secrets import load_token_rules
 
 ANY = string.ascii_letters + string.digits
 BASE64 = f"{ANY}+/"
@@ -62,7 +62,7 @@ def assert_found(text: str, secret: str) -> None:
 AROUND = ("{}", 'key = "{}"', "TOKEN={}\n", r'{{"said": "it is\n{}\n"}}', "https://host/{}?a=b")
 
 
-@pytest.mark.parametrize("rule", rules(), ids=[rule[0] for rule in rules()])
+@pytest.mark.parametrize("rule", load_token_rules(), ids=[rule[0] for rule in load_token_rules()])
 def test_what_an_expression_describes_is_found(rule: tuple[str, str, str, float]) -> None:
     chance = random.Random(rule[0])
     pattern = _parser.parse(rule[2])

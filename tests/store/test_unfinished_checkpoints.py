@@ -13,13 +13,13 @@ import pytest
 
 from gitckpt import Policy, Store
 from gitckpt.git import leftovers
-from gitckpt.git.refs import Update
-from gitckpt.git.repository import discover
+from gitckpt.git.refs import RefUpdate
+from gitckpt.git.repository import discover_repository
 from gitckpt.model import ids, times
 from gitckpt.store import secrets
 from gitckpt.store.records import ref_names
 from gitckpt.store.retention import sweep
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout, Clock
 from tests.house_rules import SOURCES
 from tests.store.conftest import require_whole
@@ -76,9 +76,16 @@ def test_leftovers_are_swept_once_they_are_old(checkout: Checkout) -> None:
     with _store(checkout) as store:
         whole = store.record("whole-complete")
         left = _leave_behind(checkout, store)
-        assert sweep.sweep_refs(inside(store).repository, inside(store).refs) == []
+        assert (
+            sweep.delete_orphans(
+                checkpoints_of_store(store).repository, checkpoints_of_store(store).refs
+            )
+            == []
+        )
         _age(checkout, (*left, "refs/keep/ckpt/" + whole.git_sha))
-        assert sweep.sweep_refs(inside(store).repository, inside(store).refs) == sorted(left)
+        assert sweep.delete_orphans(
+            checkpoints_of_store(store).repository, checkpoints_of_store(store).refs
+        ) == sorted(left)
     assert sorted(checkout.refs(*OWN_REFS)) == [
         "refs/checkpoints/" + whole.id,
         "refs/keep/ckpt/" + whole.git_sha,
@@ -89,10 +96,17 @@ def test_nothing_is_swept_while_a_checkpoint_is_being_written(main_checkout: Che
     with _store(main_checkout) as store:
         left = _leave_behind(main_checkout, store)
         _age(main_checkout, left)
-        with ref_names.write_lock(inside(store).repository, 0) as held:
+        with ref_names.write_lock(checkpoints_of_store(store).repository, 0) as held:
             assert held
-            assert sweep.sweep_refs(inside(store).repository, inside(store).refs) == []
-        assert sweep.sweep_refs(inside(store).repository, inside(store).refs) == sorted(left)
+            assert (
+                sweep.delete_orphans(
+                    checkpoints_of_store(store).repository, checkpoints_of_store(store).refs
+                )
+                == []
+            )
+        assert sweep.delete_orphans(
+            checkpoints_of_store(store).repository, checkpoints_of_store(store).refs
+        ) == sorted(left)
 
 
 def test_scratch_files_are_swept_once_they_are_old(
@@ -110,9 +124,12 @@ def test_scratch_files_are_swept_once_they_are_old(
         (place / "pack.123.cd").mkdir()
         (place / "pack.123.cd/objects").symlink_to(main_checkout.path / ".git/objects")
         os.link(place / "index.124.cd", main_checkout.path / ".git/index.lock")
-        assert sweep.sweep_files(inside(store).repository) == []
+        assert sweep.delete_leftover_files(checkpoints_of_store(store).repository) == []
         monkeypatch.setattr(times, "GRACE", -1)
-        gone = [os.path.basename(path) for path in sweep.sweep_files(inside(store).repository)]
+        gone = [
+            os.path.basename(path)
+            for path in sweep.delete_leftover_files(checkpoints_of_store(store).repository)
+        ]
         assert gone == sorted(
             ["index.123.ab", "index.123.ab.lock", "pack.123.cd", "rules.123.cd", *replaced]
         )
@@ -135,11 +152,15 @@ def test_what_a_killed_process_had_half_written_is_swept(
         for path in (*beside, half[1]):
             path.write_bytes(b"x")
         half[0].mkdir()
-        assert sweep.sweep_files(inside(store).repository) == []
+        assert sweep.delete_leftover_files(checkpoints_of_store(store).repository) == []
         monkeypatch.setattr(leftovers, "OBJECTS_QUIET", 0)
-        assert sorted(sweep.find_leftover_files(inside(store).repository)) == sorted(map(str, half))
+        assert sorted(sweep.find_leftover_files(checkpoints_of_store(store).repository)) == sorted(
+            map(str, half)
+        )
         monkeypatch.setattr(times, "GRACE", -1)
-        assert sweep.sweep_files(inside(store).repository) == sorted(map(str, (*beside, *half)))
+        assert sweep.delete_leftover_files(checkpoints_of_store(store).repository) == sorted(
+            map(str, (*beside, *half))
+        )
 
 
 class TestInterruptedRemovals:
@@ -153,9 +174,9 @@ class TestInterruptedRemovals:
         with _store(main_checkout) as store:
             gone = [store.save("a-complete").id, store.save("b-complete").id]
             stays = store.save("c-complete").id
-            update, calls = inside(store).refs.update, []
+            update, calls = checkpoints_of_store(store).refs.apply_updates, []
 
-            def interrupt(updates: list[Update]) -> None:
+            def interrupt(updates: list[RefUpdate]) -> None:
                 calls.extend(
                     [updates] if any(not each.new for each in updates) else []
                 )  # not the links that were put off
@@ -164,7 +185,7 @@ class TestInterruptedRemovals:
                 update(updates)
 
             with monkeypatch.context() as patch:
-                patch.setattr(inside(store).refs, "update", interrupt)
+                patch.setattr(checkpoints_of_store(store).refs, "apply_updates", interrupt)
                 with pytest.raises(KeyboardInterrupt):
                     store.remove(gone)
         assert list(main_checkout.refs("refs/checkpoints")) == ["refs/checkpoints/" + stays]
@@ -202,7 +223,7 @@ class TestInterruptedRemovals:
         with _store(main_checkout) as store:
             with open(os.path.join(private_dir(store), "removing"), "a") as file:
                 file.write(f"{interrupted[0].rpartition('/')[2]}\n../../heads/main\n")
-            inside(store).remover().update_keep_refs()
+            checkpoints_of_store(store).make_remover().update_keep_refs()
         assert list(main_checkout.refs("refs/ckpt/trees")) == interrupted
         assert require_whole(main_checkout)
         assert main_checkout.refs("refs/heads")
@@ -234,9 +255,9 @@ def test_a_pack_is_not_kept_for_ever_for_a_process_that_was_killed(main_checkout
         path.write_text(text)
         if name != "young":
             os.utime(path, (1_000_000_000, 1_000_000_000))
-    repository = discover(str(main_checkout.path))
-    assert sweep.sweep_files(repository) == [str(packs / "pack-left.keep")]
-    assert sweep.sweep_files(repository) == []
+    repository = discover_repository(str(main_checkout.path))
+    assert sweep.delete_leftover_files(repository) == [str(packs / "pack-left.keep")]
+    assert sweep.delete_leftover_files(repository) == []
 
 
 def test_a_lock_of_a_ref_that_nobody_needs_is_swept(main_checkout: Checkout) -> None:
@@ -256,7 +277,9 @@ def test_a_lock_of_a_ref_that_nobody_needs_is_swept(main_checkout: Checkout) -> 
             path.touch()
         for path in (ours, theirs):
             os.utime(path, (1_000_000_000, 1_000_000_000))
-        sweep.sweep_refs(inside(store).repository, inside(store).refs)
+        sweep.delete_orphans(
+            checkpoints_of_store(store).repository, checkpoints_of_store(store).refs
+        )
         assert [path.exists() for path in (ours, young, theirs)] == [False, True, True]
 
 
@@ -266,7 +289,7 @@ def test_a_worktree_that_git_was_killed_at_making_is_forgotten(main_checkout: Ch
     git does not list such a directory as a worktree, and does not prune it.
     """
     place = main_checkout.path / ".git/worktrees"
-    ours = f"gitckpt {ids.new_id()}"
+    ours = f"gitckpt {ids.make_checkpoint_id()}"
     for name, reason in (
         ("ours", ours),
         ("young", ours),
@@ -281,7 +304,9 @@ def test_a_worktree_that_git_was_killed_at_making_is_forgotten(main_checkout: Ch
     with _store(main_checkout) as store:
         store.record("a-complete")
         assert list(store.verify().findings) == []
-        assert sweep.sweep_files(inside(store).repository) == [str(place / "ours")]
+        assert sweep.delete_leftover_files(checkpoints_of_store(store).repository) == [
+            str(place / "ours")
+        ]
     assert sorted(os.listdir(place)) == ["a person's", "theirs", "young"]
 
 

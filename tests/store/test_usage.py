@@ -18,11 +18,11 @@ from gitckpt import Store, Usage
 from gitckpt.git import leftovers
 from gitckpt.git.files import refs_stat
 from gitckpt.git.objects.encoding import object_id
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.store.retention import sweep
 from gitckpt.store.runs import run_files
-from gitckpt.store.store import inside
-from gitckpt.store.usage import Amount, Leftover, Measure
+from gitckpt.store.store import checkpoints_of_store
+from gitckpt.store.usage import Amount, DiskMeasure, Leftover
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
 from tests.stores import OWN_REFS, hold_run
@@ -41,7 +41,7 @@ def everything_in(top: Path) -> dict[str, tuple[int, bytes | None]]:
 
 def asked(store: Store) -> Usage:
     """Return the store's usage; assert that computing it changes nothing."""
-    repository = inside(store).repository
+    repository = checkpoints_of_store(store).repository
     places = [
         Path(place)
         for place in {repository.common_dir, repository.worktree or repository.common_dir}
@@ -79,7 +79,7 @@ def work(store: Store, checkout: Checkout) -> None:
     checkout.git("commit", "--quiet", "--amend", "--message", "third")
     first = store.record("run-started", {}, start="work", key="mine")
     assert first.run is not None
-    hold_run(store, first.run, "a test").release()
+    hold_run(store, first.run, "a test").release_lease()
     store.record("run-complete", {}, run=first.run)
 
 
@@ -316,8 +316,11 @@ class TestPlaces:
         os.link(tmp_path / "a/in/file", tmp_path / "a/in/same")
         os.link(tmp_path / "a/in/file", tmp_path / "b/in/same")
         (tmp_path / "b/link").symlink_to(tmp_path / "a")
-        measure = Measure()
-        first, second = measure.of(str(tmp_path / "a")), measure.of(str(tmp_path / "b"))
+        measure = DiskMeasure()
+        first, second = (
+            measure.measure_path(str(tmp_path / "a")),
+            measure.measure_path(str(tmp_path / "b")),
+        )
         assert (first, second[0]) == ((1, on_disk(tmp_path / "a")), 1)
         assert first[1] + second[1] == on_disk(tmp_path / "a", tmp_path / "b")
 
@@ -325,9 +328,9 @@ class TestPlaces:
         (tmp_path / "a/apart").mkdir(parents=True)
         (tmp_path / "a/apart/file").write_bytes(b"x")
         (tmp_path / "a/file").write_bytes(b"x" * 5000)
-        measure = Measure([str(tmp_path / "a/apart")])
-        assert measure.of(str(tmp_path / "nothing")) == (0, 0)
-        assert measure.of(str(tmp_path / "a")) == (
+        measure = DiskMeasure([str(tmp_path / "a/apart")])
+        assert measure.measure_path(str(tmp_path / "nothing")) == (0, 0)
+        assert measure.measure_path(str(tmp_path / "a")) == (
             1,
             on_disk(tmp_path / "a") - on_disk(tmp_path / "a/apart"),
         )
@@ -418,7 +421,9 @@ class TestWorktrees:
 
     def test_have_files_beside_them(self, plain: Store, opened: dict[str, Path]) -> None:
         place = Path(
-            run_files.files_of_run(inside(plain).repository, "20270115-080001-complete").path,
+            run_files.files_of_run(
+                checkpoints_of_store(plain).repository, "20270115-080001-complete"
+            ).path,
             "output",
         )
         place.mkdir(parents=True)
@@ -454,7 +459,7 @@ class TestLeftovers:
         self, store: Store, checkout: Checkout, monkeypatch: pytest.MonkeyPatch, dead: str
     ) -> None:
         monkeypatch.setattr(leftovers, "OBJECTS_QUIET", 0)
-        repository = inside(store).repository
+        repository = checkpoints_of_store(store).repository
         private = Path(repository.make_private_dir())
         before = asked(store).private
         git_dir, objects = Path(repository.git_dir), Path(repository.common_dir, "objects")
@@ -492,7 +497,7 @@ class TestLeftovers:
             Leftover("tmp_pack_*", 1, one, 1, one),
         ]
         assert found.private == before, "what is counted as a leftover is not counted again"
-        gone = sweep.sweep_files(repository)
+        gone = sweep.delete_leftover_files(repository)
         assert len(gone) == sum(each.due for each in found.leftovers)
         assert [(each.kind, each.number, each.due) for each in asked(store).leftovers] == [
             ("ckpt-undo.*", 2, 0),
@@ -541,7 +546,7 @@ class TestLeftovers:
         ],
     )
     def test_have_a_kind_by_their_names(self, path: str, kind: str) -> None:
-        assert sweep.scratch_kind_of(path) == kind
+        assert sweep.file_name_pattern_of(path) == kind
 
     def test_of_worktrees_half_made_and_half_removed(
         self, plain: Store, main_checkout: Checkout
@@ -607,7 +612,7 @@ def test_links_that_were_put_off_stay_put_off(main_checkout: Checkout) -> None:
     with Store.open(main_checkout.path, adapter="plumbing") as store:
         store.record("a-complete", {})
         store.record("b-complete", {})
-        repository = discover(str(main_checkout.path))
+        repository = discover_repository(str(main_checkout.path))
         tip = repository.cat_file.info("refs/notes/checkpoints")
         store.usage()
         assert repository.cat_file.info("refs/notes/checkpoints") == tip

@@ -9,7 +9,7 @@ from pathlib import Path
 from gitckpt import Checkpoint, Lease, Store
 from gitckpt.model import times
 from gitckpt.model.checkpoint import PHASE
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 
@@ -37,7 +37,7 @@ def worked(
     """
     first = store.record("run-started", {}, start=name, trigger=PHASE)
     run = str(first.run)
-    worktree = Checkout(Path(resumption.resume(inside(store), first).path))
+    worktree = Checkout(Path(resumption.resume_checkpoint(checkpoints_of_store(store), first).path))
     there = seen_from(worktree)
     worktree.write("made", f"by {name}")
     if in_branch:
@@ -52,23 +52,23 @@ def worked(
 
 def driven_elsewhere(store: Store, run: str) -> Lease:
     """Give a run a lease of a driver on another machine; return the lease."""
-    leases = inside(store).leases
-    hold = leases.acquire(run, "a program")
+    leases = checkpoints_of_store(store).leases
+    hold = leases.acquire_lease(run, "a program")
     lease = replace(
         hold.lease,
         host="elsewhere",
         boot="its boot",
-        expires=times.to_text(inside(store).clock() + 10**8),
+        expires=times.to_text(checkpoints_of_store(store).clock() + 10**8),
     )
-    leases.swap(lease, hold.update().old)
+    leases.replace_lease(lease, hold.make_lease_update().old)
     return lease
 
 
 def crashed(store: Store, run: str) -> None:
     """Simulate a killed driver: its lock file exists, but is not locked."""
-    leases = inside(store).leases
+    leases = checkpoints_of_store(store).leases
     found = leases.read(run)
     assert found is not None
     lease = replace(found[1], started="1")
     Path(leases._files._lock_path(lease)).touch()
-    leases.swap(lease, found[0], is_ours=True)
+    leases.replace_lease(lease, found[0], is_ours=True)

@@ -22,7 +22,7 @@ _COLUMNS = ("TURN", "AGE", "AGENT", "FILES", "GUARDS", "PROMPT")
 _STATUS_COLUMNS = ("CLIENT", "SCOPE", "HOOKS", "FILE")
 
 
-@options.usage("""
+@options.declare_parameters("""
 ACTION  One of install, uninstall and status.
 [CLIENT…]  claude, codex, gemini or opencode.  [default: the clients that are on the PATH]
 --all  All four clients, also those that are not installed.
@@ -45,7 +45,7 @@ def agent(
 
     options.require_one_of("action", action, _ACTIONS)
     problem = f"--dry-run needs install or uninstall, not {action}"
-    options.refuse(dry_run and action == "status", problem, "run: git ckpt agent status")
+    options.refuse_if(dry_run and action == "status", problem, "run: git ckpt agent status")
     chosen = _chosen(names or [], all_=all_)
     with open_store() as store:
         top = store.worktree
@@ -66,7 +66,9 @@ def agent(
 def _chosen(names: Sequence[str], *, all_: bool) -> list[HookClient]:
     from gitckpt.agents import clients
 
-    options.refuse(names and all_, "--all excludes the names of clients", "leave out one of them")
+    options.refuse_if(
+        names and all_, "--all excludes the names of clients", "leave out one of them"
+    )
     if names:
         return [clients.find(name) for name in dict.fromkeys(names)]
     found = [client for client in clients.CLIENTS.values() if all_ or shutil.which(client.name)]
@@ -115,7 +117,7 @@ def _print_status(chosen: Sequence[HookClient], top: str | None) -> None:
             terminal.remark(f"{client.name}: {client.consent}")
 
 
-@options.usage("""
+@options.declare_parameters("""
 [SESSION]  The session: its run, a unique part of its name, or the client's id.  [default: all]
 -n, --limit N  Show at most N turns.  [default: 20]
 --json  Print one JSON document.
@@ -155,18 +157,18 @@ def _row(turn: Turn, files: Sequence[ChangedFile]) -> tuple[str | None, ...]:
 
 def _as_json(turn: Turn, files: Sequence[ChangedFile], state: Any) -> dict[str, Any]:
     after = turn.after
-    changed = [terminal.attributes(change, "path added removed") for change in files]
+    changed = [terminal.pick_fields(change, "path added removed") for change in files]
     facts = {key: state.get(key) for key in ("session", "model", "transcript", "tools", "tokens")}
     return {
         "session": facts.pop("session"),
-        **terminal.attributes(turn, "run number status"),
+        **terminal.pick_fields(turn, "run number status"),
         "agent": turn.before.agent,
         "prompt": state.get("prompt"),
         "started": turn.before.timestamp,
         "ended": after.timestamp if after is not None else None,
         "before": turn.before.id,
         "after": after.id if after is not None else None,
-        "guards": [terminal.attributes(guard, "id timestamp message") for guard in turn.guards],
+        "guards": [terminal.pick_fields(guard, "id timestamp message") for guard in turn.guards],
         "files": changed,
         **facts,
     }

@@ -27,14 +27,14 @@ _PATCH = (
 _DASHES = "write paths after two dashes: git ckpt diff ID -- PATH"
 
 
-@options.usage("""
+@options.declare_parameters("""
 ID [ID] [-- PATH…]  Two checkpoints; or one, to compare it with this worktree; or a turn of an
   agent, such as SESSION:3.
 --stat  Show only how much changed in each file.
 --state  Show only changes of the state.
 --binary  Print only a patch of the files for git apply, with binary files.
 """)
-def diff(
+def diff_checkpoints(
     ids: list[str],
     paths: list[str] | None = None,
     stat: bool = False,
@@ -46,14 +46,14 @@ def diff(
     Prints git's diff of the files, then the changes of the saved state.
     """
     paths = paths or []
-    options.refuse(len(ids) > 2, f"diff takes one or two ids, not {len(ids)}", _DASHES)
+    options.refuse_if(len(ids) > 2, f"diff takes one or two ids, not {len(ids)}", _DASHES)
     problem = "--state takes two ids: a worktree has no state"
     hint = "to see the state of one checkpoint: git ckpt show ID --state"
-    options.refuse(state and len(ids) == 1, problem, hint)
+    options.refuse_if(state and len(ids) == 1, problem, hint)
     hint = "leave out --state, or else --stat, --binary and the paths"
-    options.refuse(state and (stat or paths or binary), "--state compares no files", hint)
+    options.refuse_if(state and (stat or paths or binary), "--state compares no files", hint)
     hint = "use --binary for a patch, or --stat for a summary"
-    options.refuse(binary and stat, "--stat and --binary exclude each other", hint)
+    options.refuse_if(binary and stat, "--stat and --binary exclude each other", hint)
     with open_store() as store:
         turn_ends = _ends_of_turn(store, ids[0]) if len(ids) == 1 else []
         ids = turn_ends or ids
@@ -61,7 +61,7 @@ def diff(
         old, new = checkpoints[0], checkpoints[1] if len(ids) > 1 else None
         if not state:
             diff_options = _PATCH if binary else ["--stat"] if stat else []
-            with terminal.waiting("comparing files"):
+            with terminal.show_waiting("comparing files"):
                 patch = store.diff(old, new, paths=paths, options=diff_options)
             terminal.out_patch(patch)
         if new is not None and not paths and not stat and not binary and not turn_ends:

@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from gitckpt.store.audit.verification import Report
 
 
-@options.usage("""
+@options.declare_parameters("""
 --json  Print one JSON document.
 """)
-def doctor(as_json: bool = False) -> int:
+def print_diagnosis(as_json: bool = False) -> int:
     """Check git, and the hooks, settings, locks and refs of this repository.
 
     Changes nothing. Exits with 1 if something is wrong.
     """
-    with open_store() as store, terminal.waiting("looking at the installation"):
+    with open_store() as store, terminal.show_waiting("looking at the installation"):
         diagnosis = store.examine()
     findings, facts = diagnosis.findings, dict(diagnosis.facts)
     if as_json:
         finding_keys = "code object sentence cure"
-        documents = [terminal.attributes(finding, finding_keys) for finding in findings]
+        documents = [terminal.pick_fields(finding, finding_keys) for finding in findings]
         terminal.out_json({"gitckpt": __version__, **facts, "findings": documents})
     else:
         for name, value in {"gitckpt": __version__, **_facts_as_text(facts)}.items():
@@ -50,9 +50,8 @@ def _facts_as_text(facts: Mapping[str, str | int | None]) -> dict[str, str | int
     if start is not None:
         texts["maintenance"] = f"{start}, {outcome}{'' if end is None else f' at {end}'}"
     if foreign:
-        texts["foreign_refs"] = (
-            f"{terminal.plural(int(foreign), 'ref')} of another tool below refs/checkpoints"
-        )
+        refs = terminal.plural(int(foreign), "ref")
+        texts["foreign_refs"] = f"{refs} of another tool below refs/checkpoints"
     if files:
         leftovers = f"{terminal.plural(int(files), 'file')} of killed processes"
         leftovers += f", {terminal.size_text(int(size or 0))}"
@@ -63,13 +62,13 @@ def _facts_as_text(facts: Mapping[str, str | int | None]) -> dict[str, str | int
 _MAX_PRINTED = 20  # findings of each kind that are printed
 
 
-@options.usage("""
+@options.declare_parameters("""
 [ID…]  Only these checkpoints or runs.
 --repair  Repair derived data; changes and deletes no checkpoint.
 --contents  Read every object of the repository as well.
 --json  Print one JSON document.
 """)
-def verify(
+def verify_checkpoints(
     ids: list[str] | None = None,
     repair: bool = False,
     contents: bool = False,
@@ -82,13 +81,14 @@ def verify(
     checkpoints' commits. Exits with 1 if a problem was found and not repaired.
     """
     problem = "--contents reads the whole repository, and takes no ids"
-    options.refuse(ids and contents, problem, "leave out --contents, or the ids")
-    with open_store() as store, terminal.waiting("looking at checkpoints, and what they need"):
+    options.refuse_if(ids and contents, problem, "leave out --contents, or the ids")
+    task = "looking at checkpoints, and what they need"
+    with open_store() as store, terminal.show_waiting(task):
         only = [store.run_named(text) or store.find(text) for text in ids] if ids else None
         report = store.verify(repair=repair, contents=contents, only=only, progress=_show_progress)
     if as_json:
         finding_keys = "code object sentence cure repaired"
-        findings = [terminal.attributes(finding, finding_keys) for finding in report.findings]
+        findings = [terminal.pick_fields(finding, finding_keys) for finding in report.findings]
         terminal.out_json({"checked": dict(report.checked), "findings": findings})
     else:
         _print_findings(report.findings)
@@ -116,20 +116,19 @@ def _print_findings(findings: Sequence[Finding]) -> None:
 
 def _summary_text(report: Report) -> str:
     summary = f"looked at {terminal.plural(report.checked['checkpoints'], 'checkpoint')}: "
-    summary += (
-        terminal.plural(len(report.findings), "finding") if report.findings else "nothing is wrong"
-    )
-    repaired_count = sum(finding.repaired for finding in report.findings)
+    findings = report.findings
+    summary += terminal.plural(len(findings), "finding") if findings else "nothing is wrong"
+    repaired_count = sum(finding.repaired for finding in findings)
     return f"{summary}, {repaired_count} repaired" if repaired_count else summary
 
 
-def notes() -> None:
+def write_pending_notes() -> None:
     """Write pending notes now: git log then shows the checkpoints of each commit.
 
     To see the notes: git log --notes=checkpoints. git ckpt save and list write notes at most once a
     minute, and maintenance does once a day.
     """
-    with open_store() as store, terminal.waiting("writing notes"):
+    with open_store() as store, terminal.show_waiting("writing notes"):
         is_written = store.write_notes()
     outcome = "the notes now list all new checkpoints" if is_written else "no note is pending"
     terminal.remark(outcome)

@@ -42,22 +42,22 @@ _TEXTS = {
 _UNITS = {"files": "object", **dict.fromkeys(("worktree", *_FILES), "file")}
 
 
-@options.usage("""
+@options.declare_parameters("""
 --runs  Show every worktree, not only the 5 largest.
 --json  Print one JSON document.
 """)
-def du(runs: bool = False, as_json: bool = False) -> None:
+def print_disk_usage(runs: bool = False, as_json: bool = False) -> None:
     """Show the disk usage of checkpoints, runs and private files.
 
     Changes nothing. In a pipe, lines have tab-separated columns: what, which, number, bytes, state.
     """
     with open_store() as store:
-        with terminal.waiting("measuring what checkpoints take"):
+        with terminal.show_waiting("measuring what checkpoints take"):
             usage = store.usage()
         with contextlib.suppress(UsageError):  # `doctor` reports an invalid gitckpt.toml
             store.policy()  # warns, or asks, if gitckpt.toml weakens defaults
     if as_json:
-        terminal.out_json(_as_json(usage))
+        terminal.out_json(_usage_as_json(usage))
         return
     max_worktrees = _MAX_WORKTREES if terminal.is_terminal() and not runs else len(usage.worktrees)
     rows = list(_usage_rows(usage, max_worktrees))
@@ -133,13 +133,13 @@ def _advice_lines(usage: Usage) -> Iterator[str]:
         yield f"worktrees of checkpoints and of removed runs stay; to remove one: {command}"
 
 
-def _as_json(usage: Usage) -> dict[str, Any]:
+def _usage_as_json(usage: Usage) -> dict[str, Any]:
     amounts = (*_AMOUNTS, *_FILES, "loose")
     worktree_keys, leftover_keys = "path run status files bytes", "kind number bytes due due_bytes"
     return {
-        **{name: terminal.attributes(getattr(usage, name), "number bytes") for name in amounts},
-        "worktrees": [terminal.attributes(entry, worktree_keys) for entry in usage.worktrees],
-        "leftovers": [terminal.attributes(entry, leftover_keys) for entry in usage.leftovers],
+        **{name: terminal.pick_fields(getattr(usage, name), "number bytes") for name in amounts},
+        "worktrees": [terminal.pick_fields(entry, worktree_keys) for entry in usage.worktrees],
+        "leftovers": [terminal.pick_fields(entry, leftover_keys) for entry in usage.leftovers],
         "bytes": usage.bytes,
         "complete": usage.is_complete,
     }

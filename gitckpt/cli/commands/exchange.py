@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gitckpt.formats.importer import ImportedFile
 
 
-@options.usage("""
+@options.declare_parameters("""
 PATH…  Files of other tools, or directories to search for them.
 --format F  The format: rlm-act, workflow, forge, quasar or superpowers.  [default: detected]
 --phases P  The phase that quasar's files do not know yet: linting or filtering.
@@ -24,7 +24,7 @@ PATH…  Files of other tools, or directories to search for them.
 --dry-run  Print what would be imported; record nothing.
 --json  Print one JSON document.
 """)
-def import_(
+def import_files(
     paths: list[str],
     format_: str | None = None,
     dry_run: bool = False,
@@ -42,28 +42,26 @@ def import_(
     with open_store() as store:
         importer_options["progress"] = terminal.show_progress
         reader = importer.Importer(store, format=format_, dry_run=dry_run, **importer_options)
-        with terminal.waiting("importing"):
+        with terminal.show_waiting("importing"):
             imported_files = reader.take(paths)
     statuses = {file.status for file in imported_files}
     has_imports = not statuses.isdisjoint((importer.IMPORTED, importer.KNOWN))
     exit_code = 0 if has_imports and statuses.isdisjoint((importer.FAILED, importer.REFUSED)) else 1
     if as_json:
         field_names = " ".join(importer.ImportedFile.__slots__)
-        documents = [terminal.attributes(file, field_names) for file in imported_files]
+        documents = [terminal.pick_fields(file, field_names) for file in imported_files]
         terminal.out_json({"dry_run": dry_run, "files": documents})
         return exit_code
     for file in imported_files:
-        _print_file(file, dry_run=dry_run)
+        _print_imported_file(file, dry_run=dry_run)
     if reader.left:
-        skipped_count = terminal.plural(len(reader.left), "file")
-        terminal.remark(
-            f"skipped files that no snapshot captures: {skipped_count}, such as {reader.left[0]}"
-        )
+        skipped = f"{terminal.plural(len(reader.left), 'file')}, such as {reader.left[0]}"
+        terminal.remark(f"skipped files that no snapshot captures: {skipped}")
     _print_summary(imported_files, dry_run=dry_run)
     return exit_code
 
 
-def _print_file(file: ImportedFile, *, dry_run: bool) -> None:
+def _print_imported_file(file: ImportedFile, *, dry_run: bool) -> None:
     from gitckpt.formats import importer
 
     remarks = "; ".join(file.remarks if file.problem is None else [file.problem])
@@ -97,13 +95,13 @@ def _print_summary(files: list[ImportedFile], *, dry_run: bool) -> None:
         terminal.remark("to list runs: git ckpt runs; to continue one: git ckpt resume RUN --trust")
 
 
-@options.usage("""
+@options.declare_parameters("""
 ID  A checkpoint (id, prefix, rev or latest) or a run (id or prefix).
 --format F  The format: rlm-act, workflow, forge, quasar or superpowers.
 -o, --output PATH  The file to write; for a run as rlm-act, a directory.
 --force  Overwrite a file that is neither an import nor the last export.
 """)
-def export(id_: str, format_: str, output: str | None = None, force: bool = False) -> None:
+def export_files(id_: str, format_: str, output: str | None = None, force: bool = False) -> None:
     """Write a checkpoint or a run in the file format of another tool.
 
     An imported run that has not changed is written with the bytes of the imported file. If PATH is

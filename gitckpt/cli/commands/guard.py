@@ -10,7 +10,7 @@ from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.git import process
 from gitckpt.model import times
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import CkptError, RepositoryError, UsageError
 
 TYPE_CHECKING = False
@@ -66,7 +66,7 @@ end
 _SHELLS = ("bash", "zsh", "fish")
 
 
-@options.usage("""
+@options.declare_parameters("""
 [-- COMMAND…]  The command to run after the files were captured.
 --shell SHELL  Print functions for bash, zsh or fish that guard destructive git commands.
 --rm  With --shell: guard rm as well.
@@ -78,14 +78,16 @@ def guard(paths: list[str] | None = None, shell: str | None = None, rm: bool = F
     that fails prints a warning, and the command runs all the same.
     """
     command = paths or []
-    options.refuse(command and shell, "--shell excludes a command", "leave out one of them")
-    options.refuse(rm and not shell, "--rm needs --shell", "run: git ckpt guard --shell bash --rm")
+    options.refuse_if(command and shell, "--shell excludes a command", "leave out one of them")
+    options.refuse_if(
+        rm and not shell, "--rm needs --shell", "run: git ckpt guard --shell bash --rm"
+    )
     if shell is not None:
         options.require_one_of("shell", shell, _SHELLS)
         for line in _functions(shell, rm=rm).splitlines():
             terminal.out(line)
         return
-    options.refuse(not command, "COMMAND is missing", "run: git ckpt guard -- git reset --hard")
+    options.refuse_if(not command, "COMMAND is missing", "run: git ckpt guard -- git reset --hard")
     _capture(command)
     _replace_process(command)
 
@@ -99,7 +101,7 @@ def _functions(shell: str, *, rm: bool) -> str:
 
 def _capture(command: Sequence[str]) -> None:
     """Capture what the command may destroy; warn if that fails."""
-    text = " ".join(map(shell_word, command))
+    text = " ".join(map(shell_quoted, command))
     try:
         with open_store() as store:
             from gitckpt.agents import guards
@@ -129,7 +131,7 @@ def _replace_process(command: Sequence[str]) -> None:
         raise UsageError(f"cannot run {command[0]}: {error.strerror}") from None
 
 
-@options.usage("""
+@options.declare_parameters("""
 [-- COMMAND…]  The command to watch; the watch ends with it.
 --every AGE  How long files must be left alone before a checkpoint.  [default: 5s]
 """)
@@ -140,7 +142,7 @@ def watch(paths: list[str] | None = None, every: str = "5s") -> int:
     exit code; without one, watches until Ctrl-C.
     """
     seconds = times.parse_age(every) / times.MICRO
-    options.refuse(seconds <= 0, "--every must be more than 0", "run: git ckpt watch --every 5s")
+    options.refuse_if(seconds <= 0, "--every must be more than 0", "run: git ckpt watch --every 5s")
     with open_store() as store:
         from gitckpt.agents.watch import Watch
 
@@ -152,7 +154,7 @@ def watch(paths: list[str] | None = None, every: str = "5s") -> int:
         return Watch(store, seconds, terminal.remark).run(command)
 
 
-@options.usage("""
+@options.declare_parameters("""
 [NAME]  The worktree to bring back, by its name or a checkpoint.  [default: list them all]
 --into DIR  The directory of the new worktree.
 --json  Print one JSON document.
@@ -163,7 +165,7 @@ def rescue(name: str | None = None, into: str | None = None, as_json: bool = Fal
     Maintenance captures the changed files of all linked worktrees, whoever made them. Prints the
     path of the worktree that was brought back.
     """
-    options.refuse(into and name is None, "--into needs NAME", "run: git ckpt rescue")
+    options.refuse_if(into and name is None, "--into needs NAME", "run: git ckpt rescue")
     with open_store() as store:
         lost = store.lost_worktrees()
         if name is not None:
@@ -190,7 +192,7 @@ def rescue(name: str | None = None, into: str | None = None, as_json: bool = Fal
 def _lost_as_json(entry: LostWorktree, changed_counts: Mapping[str, int]) -> dict[str, object]:
     return {
         "name": entry.name,
-        **terminal.attributes(entry.newest, "id timestamp git_sha branch message"),
+        **terminal.pick_fields(entry.newest, "id timestamp git_sha branch message"),
         "changed": changed_counts.get(entry.newest.id),
         "checkpoints": entry.count,
     }

@@ -9,11 +9,11 @@ from gitckpt.cli.opening import login_shell_advice, open_store
 from gitckpt.model.errors import CkptError
 
 
-@options.usage("""
+@options.declare_parameters("""
 --hooks MODE  How git calls gitckpt: auto, config, files, external (you add the lines) or none.
   [default: auto]
 """)
-def init(hooks: str = "auto") -> None:
+def install_hooks(hooks: str = "auto") -> None:
     """Record a checkpoint at every commit from now on.
 
     Installs git hooks, git settings and the settings file gitckpt.toml.
@@ -31,7 +31,7 @@ def init(hooks: str = "auto") -> None:
         terminal.remark("every commit records a checkpoint now; to list checkpoints: git ckpt list")
 
 
-def uninit() -> None:
+def uninstall_hooks() -> None:
     """Remove the hooks and settings that init installed; checkpoints stay.
 
     Lines that other tools wrote into hooks stay, too.
@@ -44,11 +44,11 @@ def uninit() -> None:
         terminal.remark(line)
 
 
-@options.usage("""
+@options.declare_parameters("""
 NAME  The hook: post-commit, post-merge, post-applypatch, post-rewrite or pre-auto-gc.
 [ARG]…  What git passed to the hook.
 """)
-def hook(event: str, arguments: list[str] | None = None) -> None:
+def handle_git_hook(event: str, arguments: list[str] | None = None) -> None:
     """Do gitckpt's work in a git hook; always exit with 0.
 
     The installed hooks call this command. With another hook manager, add it to the manager's file.
@@ -58,10 +58,10 @@ def hook(event: str, arguments: list[str] | None = None) -> None:
     main([event, *(arguments or [])])
 
 
-@options.usage("""
+@options.declare_parameters("""
 --dir DIR  Create the scratch repository in DIR, which must not exist.
 """)
-def demo(dir_: str | None = None) -> None:
+def show_demo(dir_: str | None = None) -> None:
     """Demonstrate save, kill and resume in a scratch repository."""
     from gitckpt.cli.commands.demo import run_demo
 
@@ -69,13 +69,13 @@ def demo(dir_: str | None = None) -> None:
         raise CkptError("a check of the demo failed", hint="see the lines that begin with FAILED")
 
 
-@options.usage("""
+@options.declare_parameters("""
 -n, --dry-run  Print what would be allowed; change nothing.
 --forget  Withdraw the approval in this clone; built-in values apply again.
 --secret PATH|DIGEST  Declare that a file, or a text with this digest, is no secret.
 --json  Print one JSON document.
 """)
-def allow(
+def allow_settings(
     dry_run: bool = False, forget: bool = False, secret: str | None = None, as_json: bool = False
 ) -> None:
     """Approve settings in gitckpt.toml that weaken the defaults.
@@ -86,12 +86,11 @@ def allow(
     """
     if secret is not None:
         problem = "--secret excludes all other options"
-        options.refuse(dry_run or forget or as_json, problem, "leave out the other option")
-        _declare_no_secret(secret)
+        options.refuse_if(dry_run or forget or as_json, problem, "leave out the other option")
+        _allow_secret(secret)
         return
-    options.refuse(
-        forget and (dry_run or as_json), "--forget prints no settings", "leave out the other option"
-    )
+    problem = "--forget prints no settings"
+    options.refuse_if(forget and (dry_run or as_json), problem, "leave out the other option")
     with open_store() as store:
         if forget:
             outcome = "built-in values apply again where gitckpt.toml weakens them"
@@ -129,19 +128,17 @@ def _difference_text(value: object, default: object) -> str:
     return "; ".join(filter(None, (added and f"with {added}", removed and f"without {removed}")))
 
 
-def _declare_no_secret(secret: str) -> None:
-    from gitckpt.store.secrets import is_digest  # no other option needs it
+def _allow_secret(secret: str) -> None:
+    from gitckpt.store.secrets import is_secret_digest  # no other option needs it
 
     with open_store() as store:
         path = os.path.join(store.worktree or "", secret)
         hint = "name a path from the top of the worktree, or a digest: git ckpt show ID"
-        is_missing = not is_digest(secret) and not os.path.lexists(path)
-        options.refuse(is_missing, f"there is no file {secret!r}", hint)
+        is_missing = not is_secret_digest(secret) and not os.path.lexists(path)
+        options.refuse_if(is_missing, f"there is no file {secret!r}", hint)
         is_new = store.settle(secret)
-    outcome = (
-        "is declared no secret on this machine now" if is_new else "was declared no secret before"
-    )
-    terminal.remark(f"{secret} {outcome}")
+    now, before = "is declared no secret on this machine now", "was declared no secret before"
+    terminal.remark(f"{secret} {now if is_new else before}")
 
 
 BASH = """\
@@ -179,14 +176,14 @@ complete -c git-ckpt -a '(__git_ckpt_complete)'
 SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 
 
-@options.usage("""
+@options.declare_parameters("""
 bash|zsh|fish  The shell that reads the script.
 """)
-def completion(shell: str) -> None:
+def print_completion_script(shell: str) -> None:
     """Print a script with which a shell completes git ckpt commands.
 
     Evaluate the script in the start-up file of the shell.
     """
     hint = f"use one of {', '.join(SCRIPTS)}"
-    options.refuse(shell not in SCRIPTS, f"there is no completion for the shell {shell!r}", hint)
+    options.refuse_if(shell not in SCRIPTS, f"there is no completion for the shell {shell!r}", hint)
     terminal.out_bytes(SCRIPTS[shell].encode())

@@ -25,7 +25,7 @@ _OUTLOOK_TEXTS = {
 }
 
 
-@options.usage("""
+@options.declare_parameters("""
 --run RUN  Only checkpoints of this run; a unique prefix suffices.
 --commit REV  Only checkpoints linked to this commit.
 --phase P  Only checkpoints of this phase, or with this label, such as build-complete.
@@ -36,7 +36,7 @@ _OUTLOOK_TEXTS = {
 --all  Show all checkpoints.
 --json  Print one JSON document.
 """)
-def list_(
+def list_checkpoints(
     run: str | None = None,
     commit: str | None = None,
     phase: str | None = None,
@@ -57,7 +57,7 @@ def list_(
         hint = "name a branch, a tag or a commit: git log --oneline --all"
         raise NotFoundError("no commit is named ''", hint=hint)
     with open_store() as store:
-        is_whole_label = phase is not None and phases.split(phase)[1] in phases.STATUSES
+        is_whole_label = phase is not None and phases.split_label(phase)[1] in phases.STATUSES
         max_checkpoints = None if all_ else _DEFAULT_LIMIT if limit is None else limit
         query = Query(
             run=store.find_run(run) if run is not None else None,
@@ -68,7 +68,7 @@ def list_(
             since=times.now() - times.parse_age(since) if since is not None else None,
             limit=None if max_checkpoints is None else max_checkpoints + 1,
         )
-        with terminal.waiting("reading checkpoints"):
+        with terminal.show_waiting("reading checkpoints"):
             matches = store.list(query)
             entries = matches[:max_checkpoints]
             problems = store.problems()
@@ -77,7 +77,7 @@ def list_(
             store.write_notes(only_if_due=True)
     has_more = len(matches) > len(entries)
     if as_json:
-        checkpoints = [_as_json(entry, changed_counts, replaced_ids) for entry in entries]
+        checkpoints = [_entry_as_json(entry, changed_counts, replaced_ids) for entry in entries]
         invalid_refs = [{"ref": problem.ref, "problem": problem.sentence} for problem in problems]
         terminal.out_json({"checkpoints": checkpoints, "more": has_more, "problems": invalid_refs})
     else:
@@ -116,15 +116,15 @@ def _table_rows(
         yield terminal.short_id(entry.id), age, entry.run, label, *commit_cells, entry.message
 
 
-def _as_json(
+def _entry_as_json(
     entry: CheckpointInfo, changed_counts: Mapping[str, int], replaced: Collection[str]
 ) -> dict[str, Any]:
     files = {"captured": entry.examined, "changed": changed_counts.get(entry.id)}
     return {
-        **terminal.attributes(entry, "id run sequence label"),
+        **terminal.pick_fields(entry, "id run sequence label"),
         "phase": entry.phase_name,
         "status": entry.status or None,
-        **terminal.attributes(entry, "timestamp git_sha branch trigger message agent"),
+        **terminal.pick_fields(entry, "timestamp git_sha branch trigger message agent"),
         "replaced": entry.id in replaced,
-        "files": files | terminal.attributes(entry, "operation tree"),
+        "files": files | terminal.pick_fields(entry, "operation tree"),
     }

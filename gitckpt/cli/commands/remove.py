@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from gitckpt.store.store import Store
 
 
-@options.usage("""
+@options.declare_parameters("""
 ID…  Checkpoints (ids, prefixes, revs or latest) or runs (ids or prefixes).
 --rewritten  Remove the checkpoints of commits that git filter-repo has rewritten.
 --force  Do not ask.
 """)
-def remove(ids: list[str] | None = None, rewritten: bool = False, force: bool = False) -> None:
+def remove_checkpoints(
+    ids: list[str] | None = None, rewritten: bool = False, force: bool = False
+) -> None:
     """Remove checkpoints or whole runs.
 
     git gc deletes their objects later. A run is removed with its worktree. A run stays while a
@@ -35,14 +37,14 @@ def remove(ids: list[str] | None = None, rewritten: bool = False, force: bool = 
     removes checkpoints or runs of another worktree.
     """
     problem = "--rewritten takes no ids" if ids else "ID is missing"
-    options.refuse(bool(ids) == rewritten, problem, "see: git ckpt remove --help")
+    options.refuse_if(bool(ids) == rewritten, problem, "see: git ckpt remove --help")
     with open_store() as store:
         if rewritten:
-            runs, checkpoints = _resolve_rewritten(store, force=force)
+            runs, checkpoints = _find_rewritten_to_remove(store, force=force)
         else:
-            runs, checkpoints = _resolve_names(store, ids or [])
+            runs, checkpoints = _resolve_runs_and_ids(store, ids or [])
             if not force:
-                _require_consent(store, [*runs, *checkpoints])
+                _require_user_consent(store, [*runs, *checkpoints])
         ids_of_runs = {name for run in runs for name in _checkpoint_ids(store, run)}
         failures: list[CkptError] = []
         try:
@@ -66,22 +68,22 @@ def remove(ids: list[str] | None = None, rewritten: bool = False, force: bool = 
             raise failures[-1]
 
 
-def _require_consent(store: Store, names: Sequence[str]) -> None:
+def _require_user_consent(store: Store, names: Sequence[str]) -> None:
     places = store.made_elsewhere(names)
-    lines = [f"{_typed_id(name)} was made in {place}" for name, place in places.items()]
-    if not lines or (terminal.may_ask() and terminal.user_confirms("Remove all?", intro=lines)):
+    rows = [f"{_kind_and_id(name)} was made in {place}" for name, place in places.items()]
+    if not rows or (terminal.can_ask_user() and terminal.user_confirms("Remove all?", intro=rows)):
         return
-    others = f" (and {len(lines) - 1} more of other worktrees)" if len(lines) > 1 else ""
-    short_ids = " ".join(_typed_id(name).partition(" ")[2] for name in names)
+    others = f" (and {len(rows) - 1} more of other worktrees)" if len(rows) > 1 else ""
+    short_ids = " ".join(_kind_and_id(name).partition(" ")[2] for name in names)
     hint = f"to remove all of them anyway: git ckpt remove --force {short_ids}"
-    raise UsageError(f"{lines[0]}{others}; nothing was removed", hint=hint)
+    raise UsageError(f"{rows[0]}{others}; nothing was removed", hint=hint)
 
 
-def _typed_id(name: str) -> str:
+def _kind_and_id(name: str) -> str:
     return f"run {name}" if is_run_id(name) else f"checkpoint {name[:SHORT]}"
 
 
-def _resolve_rewritten(store: Store, *, force: bool) -> tuple[list[str], list[str]]:
+def _find_rewritten_to_remove(store: Store, *, force: bool) -> tuple[list[str], list[str]]:
     entries = store.rewritten()
     if not entries:
         terminal.remark("git filter-repo has rewritten no commit of a checkpoint")
@@ -89,7 +91,7 @@ def _resolve_rewritten(store: Store, *, force: bool) -> tuple[list[str], list[st
     if not force:
         lines = [f"{info.id}  {info.git_sha[:SHORT]}  {info.run or info.label}" for info in entries]
         count = terminal.plural(len(entries), "checkpoint")
-        if not terminal.may_ask():
+        if not terminal.can_ask_user():
             for line in lines:
                 terminal.remark(line)
             problem = f"cannot ask whether to remove {count}"
@@ -119,7 +121,7 @@ def print_kept_worktrees(store: Store, removed: Collection[str]) -> None:
             continue
 
 
-def _resolve_names(store: Store, names: list[str]) -> tuple[list[str], list[str]]:
+def _resolve_runs_and_ids(store: Store, names: list[str]) -> tuple[list[str], list[str]]:
     # Resolve all names before anything is removed: an unknown name stops the command.
     runs: set[str] = set()
     checkpoints: dict[str, None] = {}
@@ -137,13 +139,13 @@ def _youngest_first(store: Store, runs: Collection[str]) -> list[str]:
     return [run.run for run in youngest_first if run.run in runs]
 
 
-@options.usage("""
+@options.declare_parameters("""
 --older-than AGE  Remove checkpoints older than AGE: 90s, 30m, 12h, 7d, 2w.
 --keep-last N  Keep the N newest checkpoints.
 --all  Consider every checkpoint and unfinished runs, not only checkpoints of hooks.
 -n, --dry-run  Print what would be removed, and why; remove nothing.
 """)
-def expire(
+def expire_checkpoints(
     older_than: str | None = None, all_: bool = False, dry_run: bool = False, **changes: Any
 ) -> int:
     """Remove checkpoints and runs that the retention settings no longer keep.
@@ -163,7 +165,7 @@ def expire(
         policy = replace(store.policy(), **changes)
         gc.disable()  # garbage collection takes 1 s for 100,000 checkpoints, which have no cycles
         try:
-            with terminal.waiting("deciding what expires"):
+            with terminal.show_waiting("deciding what expires"):
                 result = store.expire(policy, dry_run=dry_run, progress=terminal.show_progress)
         except KeyboardInterrupt:
             if not dry_run:
@@ -176,14 +178,14 @@ def expire(
                 terminal.show_progress("")
         if not dry_run:
             print_kept_worktrees(store, {entry.id for entry, _ in result.checkpoints})
-    terminal.out_rows(("WHAT", "ID", "PHASE", "WHY"), _rows(result, dry_run=dry_run))
+    terminal.out_rows(("WHAT", "ID", "PHASE", "WHY"), _expiry_rows(result, dry_run=dry_run))
     terminal.remark(_summary_text(result, "would expire" if dry_run else "expired"))
     for message, hint in {error.message: error.hint for _, error in result.failed}.items():
         terminal.print_error(CkptError(message, hint=hint))
     return 1 if result.failed else 0
 
 
-def _rows(result: ExpireResult, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
+def _expiry_rows(result: ExpireResult, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
     # A dry run lists all runs; otherwise only the runs that are due.
     verb = "expires" if dry_run else "expired"
     runs = {fate.run for fate in result.runs}
@@ -201,9 +203,8 @@ def _rows(result: ExpireResult, *, dry_run: bool) -> list[tuple[str, str, str, s
         if entry.run not in runs or entry.id in result.squashed
     ]
     reasons += [("failed", entry, error.message) for entry, error in result.failed]
-    return rows + [
-        (status, terminal.short_id(info.id), info.label, why) for status, info, why in reasons
-    ]
+    rows += [(state, terminal.short_id(info.id), info.label, why) for state, info, why in reasons]
+    return rows
 
 
 def _summary_text(result: ExpireResult, verb: str) -> str:

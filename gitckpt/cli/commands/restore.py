@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 _COLUMNS = ("STEP", "ID", "AGE", "COMMIT", "BRANCH", "MESSAGE")
 
 
-@options.usage("""
+@options.declare_parameters("""
 ID [-- PATH…]  A checkpoint, run, rev or latest; with paths, restore only these.
 --index  With paths: restore the index entries of these paths as well.
 --trust  Restore a checkpoint whose document was replaced by a fetch.
 --dry-run  Print what would be done; change nothing.
 --json  Print one JSON document.
 """)
-def restore(
+def restore_files(
     ids: list[str],
     paths: list[str] | None = None,
     index: bool = False,
@@ -49,29 +49,29 @@ def restore(
     with open_store(to_capture=True) as store:
         checkpoint = store.read(store.find(ids[0]))
         only_paths = [_path_from_top(store, path) for path in (*ids[1:], *(paths or ()))] or None
-        with terminal.waiting("restoring files"):
+        with terminal.show_waiting("restoring files"):
             restore_options: Any = {"index": index, "trust": trust, "dry_run": dry_run}
             result = store.restore(checkpoint, only_paths, announce=warn, **restore_options)
         _print_result(result, warn, "undo", dry_run=dry_run, as_json=as_json)
 
 
-@options.usage("""
+@options.declare_parameters("""
 --list  List the steps that undo and redo can take; change nothing.
 --dry-run  Print what would be done; change nothing.
 --json  Print one JSON document.
 """)
-def undo(list_: bool = False, dry_run: bool = False, as_json: bool = False) -> None:
+def undo_restore(list_: bool = False, dry_run: bool = False, as_json: bool = False) -> None:
     """Undo the newest restore in this worktree.
 
     Another undo undoes the restore before that one. First records the current files with all later
     edits: git ckpt redo restores them, until the next restore.
     """
     problem = "--list and --dry-run exclude each other"
-    options.refuse(list_ and dry_run, problem, "give only one of them")
+    options.refuse_if(list_ and dry_run, problem, "give only one of them")
     warn = _make_warn_once()
     with open_store(to_capture=not list_) as store:
         if not list_:
-            with terminal.waiting("restoring files"):
+            with terminal.show_waiting("restoring files"):
                 result = store.undo(dry_run=dry_run, announce=warn)
             _print_result(result, warn, "redo", dry_run=dry_run, as_json=as_json)
             return
@@ -80,7 +80,7 @@ def undo(list_: bool = False, dry_run: bool = False, as_json: bool = False) -> N
         entry_keys = "id timestamp git_sha branch message"
         steps_by_kind: dict[str, list[object]] = {"undo": [], "redo": []}
         for step in steps:
-            steps_by_kind[step.kind].append(terminal.attributes(step.checkpoint, entry_keys))
+            steps_by_kind[step.kind].append(terminal.pick_fields(step.checkpoint, entry_keys))
         terminal.out_json({**steps_by_kind, "cut_off": is_interrupted})
     else:
         _print_steps(steps)
@@ -88,11 +88,11 @@ def undo(list_: bool = False, dry_run: bool = False, as_json: bool = False) -> N
             terminal.warn("the newest restore was interrupted: repeat it, or run: git ckpt undo")
 
 
-@options.usage("""
+@options.declare_parameters("""
 --dry-run  Print what would be done; change nothing.
 --json  Print one JSON document.
 """)
-def redo(dry_run: bool = False, as_json: bool = False) -> None:
+def redo_restore(dry_run: bool = False, as_json: bool = False) -> None:
     """Redo the restore that was undone last.
 
     Another redo repeats the restore undone before that one. First records the current files: git
@@ -100,7 +100,7 @@ def redo(dry_run: bool = False, as_json: bool = False) -> None:
     """
     warn = _make_warn_once()
     with open_store(to_capture=True) as store:
-        with terminal.waiting("restoring files"):
+        with terminal.show_waiting("restoring files"):
             result = store.redo(dry_run=dry_run, announce=warn)
         _print_result(result, warn, "undo", dry_run=dry_run, as_json=as_json)
 
@@ -139,7 +139,7 @@ def _print_result(
     result: RestoreResult, warn: Warn, reverse_command: str, *, dry_run: bool, as_json: bool
 ) -> None:
     if as_json:
-        terminal.out_json(_as_json(result))
+        terminal.out_json(_result_as_json(result))
     else:
         for change in result.changes:
             terminal.out(f"{change.kind:6}  {os.fsdecode(change.path)}")
@@ -155,26 +155,27 @@ def _print_result(
     elif not (result.changes or result.unfiltered or result.kept):
         terminal.remark("nothing to do: the worktree has these files")
     if result.kept:
-        from gitckpt.store.restore.restorer import kept_failure
+        from gitckpt.store.restore.restorer import files_not_restored_error
 
-        error = kept_failure(result.kept)
+        error = files_not_restored_error(result.kept)
         if not (dry_run or result.unfiltered):
             raise error
         terminal.warn(error.message)
     if result.unfiltered:
-        from gitckpt.git.contents.unfiltered import failure
+        from gitckpt.git.contents.unfiltered import unfiltered_files_error
 
-        raise failure(result.unfiltered, f"git ckpt restore {result.checkpoint[:SHORT]}")
+        command = f"git ckpt restore {result.checkpoint[:SHORT]}"
+        raise unfiltered_files_error(result.unfiltered, command)
 
 
-def _as_json(result: RestoreResult) -> dict[str, Any]:
+def _result_as_json(result: RestoreResult) -> dict[str, Any]:
     changes = [{"kind": change.kind, "path": os.fsdecode(change.path)} for change in result.changes]
     return {
         "checkpoint": result.checkpoint,
         "changes": changes,
         "safety": result.safety,
-        "head": terminal.attributes(result.head, "commit branch operation"),
-        "source": terminal.attributes(result.source, "commit branch operation"),
+        "head": terminal.pick_fields(result.head, "commit branch operation"),
+        "source": terminal.pick_fields(result.source, "commit branch operation"),
         "apart": list(result.apart),
         "remarks": list(result.remarks),
         "unfiltered": [os.fsdecode(path) for path in result.unfiltered],

@@ -8,9 +8,9 @@ import os
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import ids, times
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import AmbiguousError, CkptError, NotFoundError, UsageError
-from gitckpt.model.runstate import COMPLETE, DRIVEN, rewind_target
+from gitckpt.model.runstate import COMPLETE, DRIVEN, interrupted_rewind_target
 from gitckpt.model.values import replace
 
 TYPE_CHECKING = False
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from gitckpt.durable.driver.driver import ResumeOptions
-    from gitckpt.durable.run.opener import OpenOptions
+    from gitckpt.durable.run.opener import OpenRunOptions
     from gitckpt.durable.run.run import Run
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.store import Store
 
 
-@options.usage("""
+@options.declare_parameters("""
 [ID]  A checkpoint, run, rev or latest.  [default: the unfinished run started in this worktree]
 --no-run  Only open the worktree.
 --into DIR  Create the worktree in DIR.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 --force  Continue a review, this once, although HEAD has diverged from its recorded work.
 -i, --input NAME=VALUE  Change an input from now on; may be repeated.
 """)
-def resume(
+def resume_run(
     id_: str | None = None,
     no_run: bool = False,
     into: str | None = None,
@@ -60,12 +60,9 @@ def resume(
     worktree: cd "$(git ckpt resume --no-run ID)". An existing worktree keeps its unsaved changes.
     """
     directory = os.path.abspath(into) if into else None
-    run_options: ResumeOptions = {
-        "directory": directory,
-        "phase": from_,
-        "accept_changes": accept_changes,
-    }
-    run_options |= {"trust": trust, "take_over": take_over, "holder": "git ckpt resume"}
+    run_options: ResumeOptions = {"directory": directory, "phase": from_, "trust": trust}
+    run_options |= {"accept_changes": accept_changes, "take_over": take_over}
+    run_options["holder"] = "git ckpt resume"
     if inputs := [*(input_ or []), *(["force=yes"] if force else [])]:
         from gitckpt.cli.driver import parse_inputs
 
@@ -80,13 +77,13 @@ def resume(
         checkpoint = (
             _choose_checkpoint(store, no_run=no_run) if id_ is None else store.read(store.find(id_))
         )
-        _require_consistent(checkpoint, from_, fork=fork, rewind=rewind, no_run=no_run)
+        _require_matching_options(checkpoint, from_, fork=fork, rewind=rewind, no_run=no_run)
         if checkpoint.run is not None and (id_ is None or checkpoint.run.startswith(id_)):
             checkpoint = store.newest(checkpoint.run)  # a killed driver's hook may have added one
         elif not (no_run or fork or rewind):
             _require_newest(store, checkpoint)
         if fork or rewind or (checkpoint.run is not None and not no_run):
-            _require_local_or_trusted(store, checkpoint, trusted=trust, fork=fork)
+            _require_local_or_trusted(store, checkpoint, trust=trust, fork=fork)
         if fork:
             from gitckpt.durable.run.run import Run
 
@@ -107,17 +104,18 @@ def resume(
         run = checkpoint.run
         if rewind:
             run_options["rewind"] = checkpoint
-        return driver.drive(lambda observer: Pipelines(store, observer).resume(run, **run_options))
+        return driver.drive_pipeline(
+            lambda observer: Pipelines(store, observer).resume(run, **run_options)
+        )
 
 
 def _choose_checkpoint(store: Store, *, no_run: bool) -> Checkpoint:
-    """Return the checkpoint to resume if no id is given; print what it will start."""
     # An unfinished run of this worktree, preferably of a pipeline; else the newest checkpoint.
     unfinished_runs = [run for run in store.unfinished_runs() if store.is_ours(run.newest)]
     newest = [store.newest(run.run) for run in unfinished_runs]
     candidates = [checkpoint for checkpoint in newest if _has_pipeline(checkpoint)] or newest
     if not candidates:
-        return _newest_of_driven_run(store) or _find_latest(store)
+        return _newest_of_driven_run(store) or _find_latest_checkpoint(store)
     if len(candidates) > 1:
         return _ask_for_run(store, candidates)
     (candidate,) = candidates
@@ -126,7 +124,7 @@ def _choose_checkpoint(store: Store, *, no_run: bool) -> Checkpoint:
         return candidate
     if line:
         terminal.remark(f"resuming {line}")
-    if agents and terminal.may_ask() and not terminal.user_confirms("Resume it?"):
+    if agents and terminal.can_ask_user() and not terminal.user_confirms("Resume it?"):
         hint = f"to resume the run: git ckpt resume {candidate.run}"
         raise CkptError(f"run {candidate.run} was not resumed", hint=hint)
     return candidate
@@ -137,23 +135,19 @@ def _has_pipeline(checkpoint: Checkpoint) -> bool:
 
 
 def _describe_resumption(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
-    """Return a text on the step that resuming starts, and the names of its agents."""
-    from gitckpt.durable.driver.pipelines import next_step
+    from gitckpt.durable.driver.pipelines import describe_next_phase
 
     if not _has_pipeline(newest):
         return f"{newest.run} ({newest.label}): opens its worktree", []
-    step, agents = next_step(store, newest)
+    step, agents = describe_next_phase(store, newest)
     agent_text = f" (calls {', '.join(agents)})" if agents else ""
     return f"{newest.run} at {step}{agent_text}" if step else "", agents
 
 
 def _ask_for_run(store: Store, candidates: Sequence[Checkpoint]) -> Checkpoint:
-    lines = [
-        _describe_resumption(store, checkpoint)[0] or str(checkpoint.run)
-        for checkpoint in candidates
-    ]
+    lines = [_describe_resumption(store, newest)[0] or str(newest.run) for newest in candidates]
     hint = "name the run: git ckpt resume RUN"
-    if not terminal.may_ask():
+    if not terminal.can_ask_user():
         raise AmbiguousError(f"{len(candidates)} runs could be meant", lines, hint=hint)
     numbered_lines = [f"  {number}  {line}" for number, line in enumerate(lines, 1)]
     question = f"Which one? [1-{len(candidates)}, or nothing for none] "
@@ -174,8 +168,7 @@ def _newest_of_driven_run(store: Store) -> Checkpoint | None:
     return None
 
 
-def _find_latest(store: Store) -> Checkpoint:
-    """Return the latest checkpoint; raise if other worktrees have runs to resume."""
+def _find_latest_checkpoint(store: Store) -> Checkpoint:
     from gitckpt.store.records import finder
     from gitckpt.store.runs.summary import RESUMABLE
 
@@ -201,13 +194,11 @@ def _find_latest(store: Store) -> Checkpoint:
         raise
 
 
-def _require_local_or_trusted(
-    store: Store, checkpoint: Checkpoint, *, trusted: bool, fork: bool
-) -> None:
+def _require_local_or_trusted(store: Store, target: Checkpoint, *, trust: bool, fork: bool) -> None:
     # A fork starts a new run in this repository, so it does not adopt the old run.
-    checkpoints = [checkpoint]
-    if not fork and checkpoint.run is not None:
-        checkpoints.insert(0, store.newest(checkpoint.run))
+    checkpoints = [target]
+    if not fork and target.run is not None:
+        checkpoints.insert(0, store.newest(target.run))
     if all(map(store.is_ours, checkpoints)):
         return
     from gitckpt.durable.driver.pipelines import Pipelines
@@ -217,21 +208,21 @@ def _require_local_or_trusted(
         for line in lines:
             terminal.remark(f"  {line}")
 
-    Pipelines(store).require_ours(checkpoints, trust=trusted, show=show_adoption, adopt=not fork)
+    Pipelines(store).require_ours(checkpoints, trust=trust, show=show_adoption, adopt=not fork)
 
 
-def _require_consistent(
+def _require_matching_options(
     checkpoint: Checkpoint, phase: str | None, *, fork: bool, rewind: bool, no_run: bool
 ) -> None:
     has_phase, has_no_run = phase is not None, checkpoint.run is None
     advice = "give only one of them"
-    options.refuse(has_phase and no_run, "--no-run and --from exclude each other", advice)
+    options.refuse_if(has_phase and no_run, "--no-run and --from exclude each other", advice)
     problem = f"checkpoint {checkpoint.id} belongs to no run"
     hint = f"open the checkpoint: git ckpt resume {checkpoint.id}"
     phase_problem = f"{problem}, and has no phase to repeat"
-    options.refuse(has_phase and has_no_run and not fork, phase_problem, hint)
-    options.refuse(fork and rewind, "--fork and --rewind exclude each other", advice)
-    options.refuse(rewind and has_no_run, problem, hint)
+    options.refuse_if(has_phase and has_no_run and not fork, phase_problem, hint)
+    options.refuse_if(fork and rewind, "--fork and --rewind exclude each other", advice)
+    options.refuse_if(rewind and has_no_run, problem, hint)
 
 
 def _require_newest(store: Store, checkpoint: Checkpoint) -> None:
@@ -244,12 +235,12 @@ def _require_newest(store: Store, checkpoint: Checkpoint) -> None:
 
 
 @contextlib.contextmanager
-def _paused_run(
+def _open_paused_run(
     store: Store, checkpoint: Checkpoint, holder: str, directory: str | None
 ) -> Iterator[Run]:
     from gitckpt.durable.run.run import Run
 
-    open_options: OpenOptions = {"adapter": "plumbing", "again": True, "holder": holder}
+    open_options: OpenRunOptions = {"adapter": "plumbing", "again": True, "holder": holder}
     open_options["directory"] = directory
     with Run.resume(store, str(checkpoint.run), **open_options) as run:
         run.pause()
@@ -264,7 +255,7 @@ def _open_worktree(
     short_id = checkpoint.id[: ids.SHORT]
     is_updated = opened.behind is not None and catches_up
     if is_updated:
-        with _paused_run(store, checkpoint, "git ckpt resume", directory) as run:
+        with _open_paused_run(store, checkpoint, "git ckpt resume", directory) as run:
             pass
         remarks = dict.fromkeys((*opened.remarks, *run.remarks))
         opened = replace(opened, remarks=tuple(remarks), behind=None)
@@ -277,10 +268,9 @@ def _open_worktree(
         # A complete run cannot be resumed.
         is_complete = store.history(str(checkpoint.run)).summary.status == COMPLETE
         target = f"{checkpoint.id} --rewind" if is_complete else checkpoint.run
-        terminal.warn(
-            f"the run was continued elsewhere; to open its newest files: git ckpt resume {target}"
-        )
-    target = None if opened.made else _interrupted_target(store, checkpoint)
+        hint = f"to open its newest files: git ckpt resume {target}"
+        terminal.warn(f"the run was continued elsewhere; {hint}")
+    target = None if opened.made else _abandoned_rewind_target(store, checkpoint)
     if target is not None:
         finish = f"to finish: git ckpt resume {target} --rewind"
         cancel = f"to cancel: git ckpt resume {checkpoint.id} --rewind"
@@ -293,14 +283,13 @@ def _open_worktree(
     if checkpoint.state:
         terminal.remark(f"to see the state: git ckpt show {short_id} --state")
     if opened.unfiltered:
-        from gitckpt.git.contents.unfiltered import failure
+        from gitckpt.git.contents.unfiltered import unfiltered_files_error
 
-        raise failure(opened.unfiltered, f"git ckpt resume {short_id}")
+        raise unfiltered_files_error(opened.unfiltered, f"git ckpt resume {short_id}")
 
 
-def _interrupted_target(store: Store, checkpoint: Checkpoint) -> str | None:
-    """Return the id to which an interrupted rewind of the run was going, else None."""
-    target = rewind_target(checkpoint) if checkpoint.run is not None else None
+def _abandoned_rewind_target(store: Store, checkpoint: Checkpoint) -> str | None:
+    target = interrupted_rewind_target(checkpoint) if checkpoint.run is not None else None
     if target is None:
         return None
     history = store.history(str(checkpoint.run))
@@ -311,13 +300,12 @@ def _interrupted_target(store: Store, checkpoint: Checkpoint) -> str | None:
 def _rewind_or_repeat(
     store: Store, checkpoint: Checkpoint, directory: str | None, *, rewind: bool, phase: str | None
 ) -> None:
-    """Rewind a run to `checkpoint`, or record that `phase` must be repeated."""
     has_phases = checkpoint.pipeline is not None and bool(checkpoint.pipeline.completed)
     if phase is not None and "loop_state" in checkpoint.state and not has_phases:
-        hint = f"repeat a step: git ckpt step reset {shell_word(phase)} --run {checkpoint.run}"
+        hint = f"repeat a step: git ckpt step reset {shell_quoted(phase)} --run {checkpoint.run}"
         raise UsageError(f"run {checkpoint.run} has steps, and no phase {phase!r}", hint=hint)
     holder = f"git ckpt resume --{'rewind' if rewind else 'from'}"
-    with _paused_run(store, checkpoint, holder, directory) as run:
+    with _open_paused_run(store, checkpoint, holder, directory) as run:
         for remark in run.remarks:
             terminal.warn(remark)
         if rewind:
@@ -329,11 +317,9 @@ def _rewind_or_repeat(
         terminal.remark(f"run {run.id} is back at checkpoint {place}")
     if phase is not None:
         phase_names = ", ".join(run.completed) or "none"
-        terminal.remark(
-            f"run {run.id} will repeat {phase!r} and later phases; complete phases: {phase_names}"
-        )
+        repeated = f"run {run.id} will repeat {phase!r} and later phases"
+        terminal.remark(f"{repeated}; complete phases: {phase_names}")
         if checkpoint.attempt is not None:  # otherwise people or scripts repeat the phase
-            terminal.remark(
-                "the run's program repeats the phase when it calls Run.resume(store, RUN)"
-            )
+            cause = "when it calls Run.resume(store, RUN)"
+            terminal.remark(f"the run's program repeats the phase {cause}")
     terminal.out_path(run.path)

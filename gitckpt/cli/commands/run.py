@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gitckpt.durable.driver.pipelines import Preview
 
 
-@options.usage("""
+@options.declare_parameters("""
 PIPELINE|PLAN.md  A pipeline of gitckpt.toml, a preset, or a plan.
 -i, --input NAME=VALUE  An input of the pipeline; may be repeated.
 --base REV  The commit that the run's worktree starts from.  [default: HEAD]
@@ -28,7 +28,7 @@ PIPELINE|PLAN.md  A pipeline of gitckpt.toml, a preset, or a plan.
 -n, --dry-run  Print what would be done; start nothing.
 --print  Print the preset, to copy it into gitckpt.toml.
 """)
-def run(
+def run_pipeline(
     pipeline: str,
     input_: list[str] | None = None,
     base: str = "HEAD",
@@ -49,7 +49,7 @@ def run(
         terminal.out_document(Pipelines.preset(pipeline).encode())
         return 0
     from gitckpt.cli import driver
-    from gitckpt.durable.phases.options import make_slug
+    from gitckpt.durable.phases.options import make_branch_slug
     from gitckpt.durable.pipeline import definition as pipelines
 
     inputs = driver.parse_inputs(input_ or [])
@@ -57,37 +57,38 @@ def run(
     mode = pipelines.parse_autonomy(autonomy) if autonomy is not None else None
     name, subject = pipeline, pipeline
     if pipeline.endswith(".md") or (os.path.isfile(pipeline) and os.sep in pipeline):
-        name, subject, inputs = "plan-to-pr", make_slug(pipeline), {"plan": pipeline, **inputs}
+        name, subject = "plan-to-pr", make_branch_slug(pipeline)
+        inputs = {"plan": pipeline, **inputs}
     elif pipeline == "plan-to-pr" and inputs.get("plan"):
-        subject = make_slug(inputs["plan"])
+        subject = make_branch_slug(inputs["plan"])
     if dry_run:
         with open_store() as store:
             _print_preview(Pipelines(store).preview(name, inputs), mode)
         return 0
     start_options = {"about": subject, "base": base, "key": key, "autonomy": mode, "timeout": limit}
-    return _start(name, inputs, f"run {pipeline}", **start_options)
+    return _start_run(name, inputs, f"run {pipeline}", **start_options)
 
 
 def _parse_time_limit(age: str | None) -> int | None:
     return times.parse_age(age) if age is not None else None
 
 
-def _start(pipeline: str, inputs: Mapping[str, str], arguments: str, **start_options: Any) -> int:
+def _start_run(pipeline: str, inputs: Mapping[str, str], arguments: str, **run_options: Any) -> int:
     from gitckpt.cli import driver
     from gitckpt.durable.driver.pipelines import Pipelines
 
-    start_options["holder"] = f"git ckpt {terminal.escape_text(arguments)}"
+    run_options["holder"] = f"git ckpt {terminal.escape_text(arguments)}"
     with open_store() as store:
-        return driver.drive(
-            lambda observer: Pipelines(store, observer).run(pipeline, inputs, **start_options)
+        return driver.drive_pipeline(
+            lambda observer: Pipelines(store, observer).run(pipeline, inputs, **run_options)
         )
 
 
 def _print_preview(preview: Preview, mode: str | None) -> None:
-    from gitckpt.durable.pipeline.definition import describe_redefinition
+    from gitckpt.durable.pipeline.definition import describe_redefined_preset
 
     definition = preview.definition
-    if (warning := describe_redefinition(definition)) is not None:
+    if (warning := describe_redefined_preset(definition)) is not None:
         terminal.warn(warning)
     autonomy = mode or definition.autonomy
     terminal.out(f"pipeline {definition.name}, {autonomy}, from {definition.source}")
@@ -111,7 +112,7 @@ def _print_preview(preview: Preview, mode: str | None) -> None:
             terminal.out(f"   {details}")
 
 
-@options.usage("""
+@options.declare_parameters("""
 PLAN.md  The plan that the agent carries out.
 --issue ID  An issue of beads that must be closed; may be repeated.
 --epic ID  The issue of beads that contains the others.
@@ -130,7 +131,7 @@ PLAN.md  The plan that the agent carries out.
 --base REV  The commit that the run's worktree starts from.  [default: HEAD]
 --timeout AGE  Time limit of the whole run.
 """)
-def loop(
+def loop_agent(
     plan: str,
     issue: list[str] | None = None,
     base: str = "HEAD",
@@ -143,17 +144,18 @@ def loop(
     The plan is done when its issues are closed and the tests pass. Prints the id of the run. Each
     iteration is a checkpoint. After a kill, git ckpt resume ID repeats the last iteration.
     """
-    from gitckpt.durable.phases.options import make_slug
+    from gitckpt.durable.phases.options import make_branch_slug
 
-    options.refuse(not plan, "the plan's name is empty", "name its file: git ckpt loop PLAN.md")
+    options.refuse_if(not plan, "the plan's name is empty", "name its file: git ckpt loop PLAN.md")
     input_texts = {name: str(value) for name, value in inputs.items() if value} | {"plan": plan}
     input_texts |= {"issues": " ".join(issue)} if issue else {}
     input_texts |= {"until_tests_pass": "yes"} if until_tests_pass else {}
-    start_options = {"about": make_slug(plan), "base": base, "timeout": _parse_time_limit(timeout)}
-    return _start("loop", input_texts, f"loop {plan}", **start_options)
+    start_options: dict[str, Any] = {"about": make_branch_slug(plan), "base": base}
+    start_options["timeout"] = _parse_time_limit(timeout)
+    return _start_run("loop", input_texts, f"loop {plan}", **start_options)
 
 
-@options.usage("""
+@options.declare_parameters("""
 TASK|TASK.md  The task: a text, or a file with it.
 --name NAME  The name of the task in commits.  [default: from the task]
 --coder NAME|COMMAND  The agent that does the work.
@@ -169,7 +171,7 @@ TASK|TASK.md  The task: a text, or a file with it.
 --base REV  The commit that the run's worktree starts from.  [default: HEAD]
 --timeout AGE  Time limit of the whole run.
 """)
-def review(
+def run_review(
     task: str,
     name: str | None = None,
     filter_: list[str] | None = None,
@@ -187,7 +189,7 @@ def review(
     if refactor is not None:
         from gitckpt.durable.driver.pipelines import Pipelines
 
-        options.refuse(not task_text.strip(), "the new task is empty", "give a task as TASK")
+        options.refuse_if(not task_text.strip(), "the new task is empty", "give a task as TASK")
         with open_store() as store:
             Pipelines(store).refactor(store.find_run(refactor), task_text)
             terminal.remark("the coder gets the new task in the next cycle")
@@ -197,13 +199,13 @@ def review(
     input_texts |= {"title": task_text, "task": subject, "filters": "\n".join(filter_ or [])}
     input_texts = {key: value for key, value in input_texts.items() if value.strip()}
     start_options = {"about": subject, "base": base, "timeout": _parse_time_limit(timeout)}
-    return _start("review", input_texts, f"review {subject}", **start_options)
+    return _start_run("review", input_texts, f"review {subject}", **start_options)
 
 
 def _read_task(task: str) -> str:
     if not task.endswith(".md"):
         return task
     try:
-        return regular.content(task).decode("utf-8", "replace")
+        return regular.read_content(task).decode("utf-8", "replace")
     except OSError as error:
         raise UsageError(f"cannot read the task {task}: {error.strerror}") from None

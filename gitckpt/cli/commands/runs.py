@@ -7,7 +7,7 @@ import time
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import runstate, times
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError, UsageError
 
 TYPE_CHECKING = False
@@ -26,13 +26,13 @@ _TO_START = "start one: git ckpt run PIPELINE, or git ckpt start NAME"
 _COLUMNS = ("RUN", "STATUS", "PHASE", "AGE", "BRANCH", "WORKTREE")
 
 
-@options.usage("""
+@options.declare_parameters("""
 --status S  Only runs with this status: running, stalled, crashed, failed, blocked, paused,
   complete or open.
 -n, --limit N  Show at most N runs.
 --json  Print one JSON document.
 """)
-def runs(status: str | None = None, limit: int | None = None, as_json: bool = False) -> None:
+def list_runs(status: str | None = None, limit: int | None = None, as_json: bool = False) -> None:
     """List runs, the one with the newest checkpoint first.
 
     In a pipe, each line has tab-separated columns.
@@ -42,7 +42,7 @@ def runs(status: str | None = None, limit: int | None = None, as_json: bool = Fa
         summaries = [run for run in store.runs() if status in (None, run.status)][:limit]
         current_time = times.now()
     if as_json:
-        terminal.out_json({"runs": [_as_json(run) for run in summaries]})
+        terminal.out_json({"runs": [_summary_as_json(run) for run in summaries]})
         return
     if not summaries:
         terminal.remark(f"no run is {status}" if status else f"no runs yet; to {_TO_START}")
@@ -54,16 +54,16 @@ def runs(status: str | None = None, limit: int | None = None, as_json: bool = Fa
     terminal.out_rows(_COLUMNS, rows)
 
 
-@options.usage("""
+@options.declare_parameters("""
 [RUN]  The run.  [default: the run of this worktree, or the newest started here]
 --json  Print one JSON document.
 -w, --watch  Refresh the output until the run is no longer driven.
 """)
-def status(run: str | None = None, as_json: bool = False, watch: bool = False) -> None:
+def show_run_status(run: str | None = None, as_json: bool = False, watch: bool = False) -> None:
     """Show a run's phases, the process that drives it, and the next command."""
     is_piped = as_json or not terminal.is_terminal()
     hint = "leave out --watch: git ckpt status --json"
-    options.refuse(watch and is_piped, "--watch needs a terminal", hint)
+    options.refuse_if(watch and is_piped, "--watch needs a terminal", hint)
     with open_store() as store:
         run_id = _find_run_or_default(store, run)
         printed_height = 0
@@ -110,7 +110,7 @@ def _next_command(history: History) -> str | None:
         return f"git ckpt cancel {run_id}"
     if summary.status == runstate.STALLED:
         return f"git ckpt resume {run_id} --take-over"
-    target = runstate.rewind_target(history.newest)
+    target = runstate.interrupted_rewind_target(history.newest)
     if target is not None:
         return f"git ckpt resume {target} --rewind"
     has_pipeline = history.pipeline.name is not None
@@ -118,7 +118,7 @@ def _next_command(history: History) -> str | None:
         return _next_step_command(history)
     if has_pipeline and summary.status == runstate.BLOCKED:
         phase = next((event.phase for event in history.events if event.is_current), "")
-        return f"git ckpt resume {run_id} --from {shell_word(phase)}"
+        return f"git ckpt resume {run_id} --from {shell_quoted(phase)}"
     # No driver is alive: the statuses of driven runs were handled above.
     is_open = not has_pipeline and summary.status == runstate.OPEN
     return f"git ckpt {'finish' if is_open else 'resume'} {run_id}"
@@ -127,7 +127,7 @@ def _next_command(history: History) -> str | None:
 def _next_step_command(history: History) -> str:
     run_id, loop_state = history.summary.run, history.newest.state["loop_state"]
     if history.summary.status == runstate.BLOCKED:
-        step = shell_word(str(loop_state.get("current_step")))
+        step = shell_quoted(str(loop_state.get("current_step")))
         return f"git ckpt step reset {step} --run {run_id} --notes TEXT"
     if loop_state.get("current_step") == "COMPLETE":
         return f"git ckpt finish {run_id}"
@@ -204,15 +204,15 @@ def _find_run_or_default(store: Store, text: str | None) -> str:
     return next((name for name in local_runs if not store.made_elsewhere([name])), local_runs[0])
 
 
-def _as_json(summary: RunInfo) -> dict[str, Any]:
+def _summary_as_json(summary: RunInfo) -> dict[str, Any]:
     lease, lease_keys = summary.lease, "holder host pid acquired renewed expires token"
     return {
-        **terminal.attributes(summary, "run status label"),
+        **terminal.pick_fields(summary, "run status label"),
         "started": times.to_text(summary.started),
         "newest": {"id": summary.newest, "timestamp": times.to_text(summary.time)},
         "branch": summary.branch,
         "worktree": summary.path,
-        "lease": lease and terminal.attributes(lease, lease_keys),
+        "lease": lease and terminal.pick_fields(lease, lease_keys),
     }
 
 
@@ -222,21 +222,21 @@ def _history_as_json(history: History, advice: str | None) -> dict[str, Any]:
     gauges = progress.gauges(history.newest.state, history.newest.progress)
     pipeline_names = "name autonomy deadline inputs phases"
     return {
-        **_as_json(history.summary),
-        "pipeline": terminal.attributes(history.pipeline, pipeline_names),
-        "phases": [terminal.attributes(event, _PHASE_KEYS) for event in history.events],
-        "gauges": [terminal.attributes(gauge, "name text done total") for gauge in gauges],
+        **_summary_as_json(history.summary),
+        "pipeline": terminal.pick_fields(history.pipeline, pipeline_names),
+        "phases": [terminal.pick_fields(event, _PHASE_KEYS) for event in history.events],
+        "gauges": [terminal.pick_fields(gauge, "name text done total") for gauge in gauges],
         "unwritten": history.unwritten,
         "next": advice,
     }
 
 
-@options.usage("""
+@options.declare_parameters("""
 [NAME]  The subject of the run; becomes part of its id.
 --base REV  The commit that the worktree starts from.  [default: HEAD]
 --key TEXT  Your own name for the run; a run with this name is opened.
 """)
-def start(name: str = "work", base: str = "HEAD", key: str | None = None) -> None:
+def start_run(name: str = "work", base: str = "HEAD", key: str | None = None) -> None:
     """Start a run in its own worktree, and print the path of the worktree.
 
     Every commit or git ckpt save in the worktree extends the run: cd "$(git ckpt start add-login)".
@@ -253,11 +253,11 @@ def start(name: str = "work", base: str = "HEAD", key: str | None = None) -> Non
         terminal.remark(f"run {newest.run} {'has begun' if has_begun else 'existed already'}")
 
 
-@options.usage("""
+@options.declare_parameters("""
 [RUN]  The run.  [default: the run of this worktree]
 --force  Record a failed or blocked run as complete; such a run can expire.
 """)
-def finish(run: str | None = None, force: bool = False) -> None:
+def finish_run(run: str | None = None, force: bool = False) -> None:
     """Record a run as complete, with the files of its worktree.
 
     Prints the id of the new checkpoint.
@@ -270,7 +270,7 @@ def finish(run: str | None = None, force: bool = False) -> None:
         has_failed = summary.status in (runstate.FAILED, runstate.BLOCKED)
         hint = f"see git ckpt status {run_id}; to finish anyway: git ckpt finish {run_id} --force"
         problem = f"run {run_id} is {summary.status}: {summary.label}"
-        options.refuse(has_failed and not force, problem, hint)
+        options.refuse_if(has_failed and not force, problem, hint)
         resumed_run = Run.resume(store, run_id, adapter="plumbing", holder="git ckpt finish")
         try:
             with resumed_run:
@@ -284,10 +284,10 @@ def finish(run: str | None = None, force: bool = False) -> None:
         terminal.remark(f"run {resumed_run.id} is complete; its worktree: {resumed_run.path}")
 
 
-@options.usage("""
+@options.declare_parameters("""
 RUN  The run to stop.
 """)
-def cancel(run: str) -> None:
+def cancel_run(run: str) -> None:
     """Stop a running run, so that git ckpt resume can continue it later.
 
     Ends the current phase, and records the phase as failed.

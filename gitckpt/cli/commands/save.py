@@ -8,7 +8,7 @@ from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import ids, times
 from gitckpt.model.errors import CkptError, UsageError
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gitckpt.store.store import Store
 
 
-@options.usage("""
+@options.declare_parameters("""
 -m, --message TEXT  One line about the checkpoint, at most 1,000 characters.
 --phase NAME[-STATUS]  The label.  [default: manual, status: complete]
 --state FILE  A state to save: JSON, or TOML from *.toml; - reads JSON from standard input.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 --if-changed  Record nothing if files, index and HEAD are as in the newest checkpoint.
 --no-worktree  Record only the commit and the state, not the files.
 """)
-def save(
+def save_checkpoint(
     message: str | None = None,
     phase: str = "manual",
     state: str | None = None,
@@ -44,35 +44,35 @@ def save(
     """Record a checkpoint of files, state and commit; print the checkpoint's id."""
     from gitckpt.model import phase as phases
 
-    label = phases.to_label(phase)
+    label = phases.to_phase_label(phase)
     data = _read_state(state) if state is not None else None
     line = message.strip() if message is not None else None
     if line and len(line.splitlines()) == 1:  # several lines are refused later
         line = " ".join(line.split())
     agent = " ".join(agent.split()) if agent is not None else None
-    options.refuse(agent == "", "--agent is empty", "name the agent: git ckpt save --agent NAME")
+    options.refuse_if(agent == "", "--agent is empty", "name the agent: git ckpt save --agent NAME")
     options.refuse_run_and_track(run, track)
     if if_changed:
         is_more = state is not None or error or track is not None or no_worktree
         problem = "--if-changed compares the files: it excludes --state, --error, --track"
         hint = "leave out --if-changed: git ckpt save"
-        options.refuse(is_more, f"{problem} and --no-worktree", hint)
+        options.refuse_if(is_more, f"{problem} and --no-worktree", hint)
     # With `if_changed`, git is asked first whether there is anything to capture.
     with open_store(to_capture=not no_worktree and not if_changed) as store:
-        unchanged = inside(store).unchanged() if if_changed else None
+        unchanged = checkpoints_of_store(store).unchanged() if if_changed else None
         if unchanged is not None:
             _print_unchanged(unchanged)
             return
         from gitckpt import hook  # while git scans the files
 
         record: Any = store.record if no_worktree else store.save
-        new_id = ids.new_id()
+        new_id = ids.make_checkpoint_id()
         arguments = {"id": new_id, **_choose_run(store, run, track)}
         if if_changed:
             arguments["if_changed"] = True
         if track is not None and data is not None:
             data = {"track_id": track, **data}
-        with terminal.waiting("capturing the files"):
+        with terminal.show_waiting("capturing the files"):
             checkpoint = record(label, data, message=line, agent=agent, errors=error, **arguments)
         if checkpoint.id != new_id:
             _print_unchanged(checkpoint)
@@ -82,7 +82,10 @@ def save(
             terminal.warn("the saved state is empty")
         terminal.remark(f"saved {label} with {_describe_contents(checkpoint)}")
         # Last, when the output is complete.
-        hook.maintain_if_due(inside(store).repository, lambda: _settle_removals(inside(store)))
+        hook.maintain_if_due(
+            checkpoints_of_store(store).repository,
+            lambda: _keep_removed_commits(checkpoints_of_store(store)),
+        )
 
 
 def _print_unchanged(checkpoint: Checkpoint) -> None:
@@ -106,10 +109,10 @@ def _describe_contents(checkpoint: Checkpoint) -> str:
     return f"{contents} on {commit_text}"
 
 
-def _settle_removals(store: Checkpoints) -> None:
+def _keep_removed_commits(store: Checkpoints) -> None:
     # Maintenance does the same later, and records the outcome.
     try:
-        store.remover().update_keep_refs()
+        store.make_remover().update_keep_refs()
     except CkptError as error:
         store.announce(f"commits below a shallow boundary may not be kept yet: {error.message}")
 

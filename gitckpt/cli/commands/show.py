@@ -7,7 +7,7 @@ import os
 
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
-from gitckpt.model.arguments import join_first, shell_word
+from gitckpt.model.arguments import join_first, shell_quoted
 from gitckpt.model.document import KEYS
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.model.ids import SHORT
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 _TYPE_TEXTS = {"null": "null", "bytes": "bytes, in base64", "integer": "an integer"}
 
 
-@options.usage("""
+@options.declare_parameters("""
 [ID]  A checkpoint, run, rev or latest.  [default: latest]
 --json  Print one JSON document.
 --raw  Print the stored document, byte for byte.
 --state  Print only the state, as JSON.
 """)
-def show(
+def show_checkpoint(
     id_: str = "latest", as_json: bool = False, raw: bool = False, state: bool = False
 ) -> None:
     """Show the commit, files and state of a checkpoint."""
     problem = "--json, --raw and --state exclude each other"
-    options.refuse(as_json + raw + state > 1, problem, "give only one of them")
+    options.refuse_if(as_json + raw + state > 1, problem, "give only one of them")
     with open_store() as store:
         checkpoint_id = store.find(id_)
         if raw:
@@ -41,7 +41,8 @@ def show(
         if as_json or state:
             from gitckpt.model import jsonable
 
-            terminal.out_json((jsonable.to_state if state else jsonable.to_document)(checkpoint))
+            to_json = jsonable.state_to_json if state else jsonable.checkpoint_to_json
+            terminal.out_json(to_json(checkpoint))
             return
         _print_checkpoint(store, checkpoint)
 
@@ -50,9 +51,9 @@ def _print_checkpoint(store: Store, checkpoint: Checkpoint) -> None:
     from gitckpt.model import toml
 
     for name, value in _header_fields(checkpoint):
-        _print_line(name, value)
+        _print_field(name, value)
     for error in checkpoint.errors:
-        _print_line("error", error)
+        _print_field("error", error)
     _print_files(store, checkpoint)
     _print_attempt(store, checkpoint)
     if checkpoint.state:
@@ -65,7 +66,7 @@ def _print_checkpoint(store: Store, checkpoint: Checkpoint) -> None:
             terminal.out(f"    # {pointer} is {_TYPE_TEXTS[value_type]}")
 
 
-def _print_line(label: str, value: str) -> None:
+def _print_field(label: str, value: str) -> None:
     terminal.out(terminal.heading(f"{label}:"), f"{' ' * (12 - len(label))}{value}")
 
 
@@ -77,7 +78,7 @@ def _header_fields(checkpoint: Checkpoint) -> list[tuple[str, str]]:
         "progress": _progress_text(checkpoint),
         "attempt": _attempt_text(checkpoint),
     }
-    values = ((key, texts.get(key.name, getattr(checkpoint, key.attribute))) for key in KEYS)
+    values = ((key, texts.get(key.name, getattr(checkpoint, key.field_name))) for key in KEYS)
     return [(key.label, str(value)) for key, value in values if value and key.label]
 
 
@@ -101,7 +102,7 @@ def _print_attempt(store: Store, checkpoint: Checkpoint) -> None:
         for file_name in file_names:
             ref = f"refs/ckpt/trees/{checkpoint.id}:run/{file_name}"
             remark = ", with possible secrets masked" if file_name in masked_names else ""
-            command = f"git cat-file blob {shell_word(ref)}"
+            command = f"git cat-file blob {shell_quoted(ref)}"
             terminal.out(f"    beside the worktree: {file_name}{remark} ({command})")
     output = checkpoint.attempt.output if checkpoint.attempt else None
     if output:
@@ -130,22 +131,22 @@ def _progress_text(checkpoint: Checkpoint) -> str | None:
 def _print_files(store: Store, checkpoint: Checkpoint) -> None:
     worktree = checkpoint.worktree
     if worktree is None:
-        _print_line("files", "not captured: only the commit is recorded")
+        _print_field("files", "not captured: only the commit is recorded")
         return
     for submodule in worktree.submodules:
         position = f"at {submodule.git_sha[:10]}" if submodule.git_sha else "on an unborn branch"
         condition = "with uncommitted changes" if submodule.dirty else "as committed"
-        command = f"git -C {shell_word(submodule.path)} ckpt show {submodule.checkpoint[:SHORT]}"
-        _print_line("submodule", f"{submodule.path} {position}, {condition}; {command}")
+        command = f"git -C {shell_quoted(submodule.path)} ckpt show {submodule.checkpoint[:SHORT]}"
+        _print_field("submodule", f"{submodule.path} {position}, {condition}; {command}")
     has_files = True
     if worktree.degraded and worktree.tree is None:
-        _print_line("files", f"not captured: {worktree.degraded}; only the commit is recorded")
+        _print_field("files", f"not captured: {worktree.degraded}; only the commit is recorded")
     elif not worktree.dirty:
-        _print_line("files", "as committed")
+        _print_field("files", "as committed")
     else:
         operation_text = f", {worktree.operation} in progress" if worktree.operation else ""
-        _print_line("files", f"differ from the commit{operation_text}")
-        has_files = _print_stat(store, checkpoint)
+        _print_field("files", f"differ from the commit{operation_text}")
+        has_files = _print_diff_stat(store, checkpoint)
     if has_files:  # a damaged tree may be endless
         _print_extras(store, checkpoint)
     for path in worktree.converted:
@@ -157,7 +158,7 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
         terminal.out(f"    not captured: {entry.path}: {entry.reason}")
 
 
-def _print_stat(store: Store, checkpoint: Checkpoint) -> bool:
+def _print_diff_stat(store: Store, checkpoint: Checkpoint) -> bool:
     """Print the files' changes since the commit; return False if git cannot compare."""
     try:
         diff_options = ["--stat=100", "--no-ext-diff", "--no-relative"]

@@ -6,7 +6,7 @@ import contextlib
 
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import CkptError, UsageError
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ _COLUMNS = ("", "STEP", "STATUS", "AGENT", "PROGRESS", "UPDATED", "NOTES")
 _HISTORY_COLUMNS = ("#", "TIME", "STEP", "STATUS", "AGENT", "COMMIT", "PROGRESS", "NOTES")
 
 
-@options.usage("""
+@options.declare_parameters("""
 ACTION  One of start, progress, pass, fail, block, skip, reset, show and next.
 [STEP]  The step to report, such as EXECUTE.
 --run RUN  The run.  [default: $CKPT_RUN, or the run of the worktree]
@@ -55,7 +55,7 @@ ACTION  One of start, progress, pass, fail, block, skip, reset, show and next.
 --history  With show: list every report.
 --json  Print one JSON document.
 """)
-def step(
+def report_step(
     action: str,
     name: str | None = None,
     run: str | None = None,
@@ -82,11 +82,11 @@ def step(
     for key, value in wrong_options.items():
         option = key.strip("_").replace("_", "-")
         is_given = value is not None and value is not False
-        options.refuse(is_given, f"{action} takes no --{option}", "see: git ckpt step --help")
+        options.refuse_if(is_given, f"{action} takes no --{option}", "see: git ckpt step --help")
     options.refuse_run_and_track(run, track)
-    run_option = f"--run {shell_word(run)} " if run is not None else ""
+    run_option = f"--run {shell_quoted(run)} " if run is not None else ""
     if track is not None:
-        run_option = f"--track {shell_word(track)} "
+        run_option = f"--track {shell_quoted(track)} "
     with _adding_run_to_hints(run_option), open_store(to_capture=files) as store:
         from gitckpt.durable.steps.steps import Steps
 
@@ -124,7 +124,7 @@ def _require_step(action: str, name: str | None) -> None:
         hint = f"name the step: git ckpt step {action} EXECUTE; or see: git ckpt step next"
         raise UsageError("STEP is missing", hint=hint)
     has_step = action not in _REPORT_ACTIONS and name is not None
-    options.refuse(has_step, f"{action} takes no step", f"run: git ckpt step {action}")
+    options.refuse_if(has_step, f"{action} takes no step", f"run: git ckpt step {action}")
 
 
 def _print_report(
@@ -146,7 +146,7 @@ def _print_report(
         terminal.out(checkpoint.id)
     if result.is_new:
         terminal.remark(f"run {checkpoint.run} has begun")
-    _warn_of_files(checkpoint)
+    _warn_of_missing_files(checkpoint)
     progress = checkpoint.progress
     if status == report.PASSED and progress is not None:
         completed_tasks = progress.tasks_completed or 0
@@ -156,11 +156,12 @@ def _print_report(
         error = machine.make_blocked_error(position)
         terminal.warn(f"{error.message}; {_add_run(run_option, str(error.hint))}")
     else:
-        terminal.remark(f"{name} is {status}{_add_run(run_option, _next_hint(name, position))}")
+        hint = _add_run(run_option, _next_step_hint(name, position))
+        terminal.remark(f"{name} is {status}{hint}")
 
 
 # The end of a sentence: what to do after a report.
-def _next_hint(name: str, position: StepPosition) -> str:
+def _next_step_hint(name: str, position: StepPosition) -> str:
     from gitckpt.durable.steps import report
     from gitckpt.durable.steps.graph import COMPLETE
 
@@ -170,10 +171,10 @@ def _next_hint(name: str, position: StepPosition) -> str:
         return ""
     if position.status == report.IN_PROGRESS:
         return f"; the run is at {position.step}"
-    return f"; next: git ckpt step start {shell_word(position.step)}"
+    return f"; next: git ckpt step start {shell_quoted(position.step)}"
 
 
-def _warn_of_files(checkpoint: Checkpoint) -> None:
+def _warn_of_missing_files(checkpoint: Checkpoint) -> None:
     from gitckpt.store.snapshot.limits import MORE_TIME
 
     terminal.warn_of_captured_files(checkpoint)
@@ -189,7 +190,7 @@ def _print_next_step(
 
     next_step = steps.next(plan=plan, resume_from=resume_from)
     if as_json:
-        document = terminal.attributes(next_step, "step status task title plan")
+        document = terminal.pick_fields(next_step, "step status task title plan")
         _print_json({"run": steps.run, **document, "remarks": list(next_step.remarks)})
     else:
         terminal.out_row(filter(None, (next_step.step, next_step.task)))
@@ -230,24 +231,25 @@ def _print_steps(steps: Steps, *, history: bool, as_json: bool) -> None:
         terminal.out(f"{'blocker':10} {text}")
     terminal.out()
     names = view.visible_steps(graph, newest.state)
-    terminal.out_table(_COLUMNS, [_row(graph, position, newest.state, name) for name in names])
+    terminal.out_table(_COLUMNS, [_step_row(graph, position, newest.state, name) for name in names])
 
 
-def _row(graph: Graph, position: StepPosition, state: Mapping[str, Any], name: str) -> list[str]:
+def _step_row(
+    graph: Graph, position: StepPosition, state: Mapping[str, Any], name: str
+) -> list[str]:
     from gitckpt.durable.steps import machine
     from gitckpt.durable.steps import steps as view
     from gitckpt.durable.steps.report import read_progress
 
     record = machine.find_record(graph, state, name)
     mark, status = ">" if name == position.step else " ", view.get_status(position, name, record)
-    agent, last_updated, notes = (
-        str(record.get(key) or "") for key in ("agent", "last_updated", "notes")
-    )
+    keys = ("agent", "last_updated", "notes")
+    agent, last_updated, notes = (str(record.get(key) or "") for key in keys)
     progress = _progress_text(read_progress(record))
-    return [mark, name, status, agent, progress, _without_fraction(last_updated), notes]
+    return [mark, name, status, agent, progress, _drop_second_fraction(last_updated), notes]
 
 
-def _without_fraction(timestamp: str) -> str:
+def _drop_second_fraction(timestamp: str) -> str:
     has_fraction = len(timestamp) == 27 and timestamp.endswith("Z")
     return f"{timestamp[:19]}Z" if has_fraction else timestamp
 
@@ -271,7 +273,7 @@ def _print_history(events: Sequence[StepEvent]) -> None:
     for event in events:
         time, commit_id, progress = event.timestamp, event.git_sha, _progress_text(event.progress)
         if terminal.is_terminal():
-            time = _without_fraction(time)
+            time = _drop_second_fraction(time)
             last_cells = [event.agent, commit_id[:10], progress, event.message]
         else:
             notes = event.errors[0] if event.errors else event.message

@@ -14,7 +14,7 @@ from typer.exceptions import TyperException
 from gitckpt.cli import options, terminal
 from gitckpt.cli.parser import quick
 from gitckpt.cli.parser.commands import COMMANDS
-from gitckpt.model.arguments import closest, shell_word
+from gitckpt.model.arguments import closest_word, shell_quoted
 from gitckpt.model.errors import UsageError
 
 Function = Callable[..., int | None]
@@ -29,7 +29,7 @@ _SYNONYMS |= {"status": "list", "create": "save"}
 _EXTRA_ARGUMENT = re.compile(r"^Got unexpected extra argument(s|\(s\))? \(")
 
 
-class PlainCommand(TyperCommand):
+class MetavarCommand(TyperCommand):
     """A command whose help shows each argument by its metavar, such as `[ID]`."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -50,21 +50,21 @@ class PlainCommand(TyperCommand):
                     formatter.write_dl(records)
 
 
-def require_command(words: Sequence[str]) -> None:
+def require_known_command(words: Sequence[str]) -> None:
     command_name = next(iter(words[quick.command_index(words) :]), None)
     if command_name is not None and command_name not in COMMANDS:
-        closest_name = closest(_SYNONYMS.get(command_name, command_name), COMMANDS)
+        closest_name = closest_word(_SYNONYMS.get(command_name, command_name), COMMANDS)
         hint = f"did you mean git ckpt {closest_name}?" if closest_name else "see: git ckpt --help"
         raise UsageError(f"there is no command {command_name!r}", hint=hint)
 
 
-def usage_error(error: Any, words: Sequence[str]) -> UsageError:
+def convert_typer_error(error: Any, words: Sequence[str]) -> UsageError:
     command, parameters = _command_and_parameters(words)
     help_hint = f"see: git ckpt {command} --help" if command else "see: git ckpt --help"
     message = str(getattr(error, "message", "") or error).rstrip(".")
     option = getattr(error, "option_name", "")
     if message.startswith("No such option"):
-        return _unknown_option(option, command, parameters, help_hint)
+        return _unknown_option_error(option, command, parameters, help_hint)
     parameter = getattr(error, "param", None)
     if message.startswith("Missing parameter") and parameter is not None:
         argument_name = _metavar(parameter).split("…")[0].split(" ")[0]
@@ -72,7 +72,7 @@ def usage_error(error: Any, words: Sequence[str]) -> UsageError:
     if message.startswith("Got unexpected extra argument"):
         extra_arguments = _EXTRA_ARGUMENT.sub("", message).rstrip(")")
         if command == "save":
-            help_hint = f"to give a message: git ckpt save -m {shell_word(extra_arguments)}"
+            help_hint = f"to give a message: git ckpt save -m {shell_quoted(extra_arguments)}"
         return UsageError(f"too many arguments: {extra_arguments}", hint=help_hint)
     return UsageError(message[:1].lower() + message[1:], hint=help_hint)
 
@@ -82,16 +82,16 @@ def _command_and_parameters(words: Sequence[str]) -> tuple[str, Sequence[options
     return name, options.PARAMETERS.get(COMMANDS[name](), []) if name in COMMANDS else []
 
 
-def _unknown_option(
+def _unknown_option_error(
     option: str, command: str, parameters: Sequence[options.Parameter], help_hint: str
 ) -> UsageError:
-    for parameter in options.PARAMETERS[options.apply_global]:
+    for parameter in options.PARAMETERS[options.apply_globals]:
         if command and option in parameter.spellings:
             value = "" if parameter.is_flag else f"{parameter.metavar} "
             hint = f"run: git ckpt {option} {value}{command}"
             return UsageError(f"{option} goes before the command", hint=hint)
     spellings = [name for parameter in parameters for name in parameter.spellings]
-    closest_option = closest(option, [name for name in spellings if name.startswith("--")])
+    closest_option = closest_word(option, [name for name in spellings if name.startswith("--")])
     hint = f"did you mean {closest_option}?" if closest_option else help_hint
     return UsageError(f"there is no option {option}", hint=hint)
 
@@ -108,10 +108,11 @@ def _metavar(parameter: Any) -> str:
 
 
 def run_with_typer(words: Sequence[str]) -> int:
-    require_command(words)
-    words, paths = _split_paths(words)
+    require_known_command(words)
+    words, paths = _split_off_paths(words)
     try:
-        with build(_needed_commands(words), paths).make_context("git ckpt", list(words)) as context:
+        app = build_app(_needed_commands(words), paths)
+        with app.make_context("git ckpt", list(words)) as context:
             return context.command.invoke(context) or 0
     except typer.Exit as early_exit:
         return early_exit.exit_code
@@ -119,12 +120,12 @@ def run_with_typer(words: Sequence[str]) -> int:
         context = getattr(error, "ctx", None)
         is_missing = quick.command_index(words) == len(words) and "command" in str(error).lower()
         if context is not None and is_missing:
-            terminal.explain(context.get_help())
+            terminal.print_explanation(context.get_help())
             return UsageError.exit_code
-        raise usage_error(error, words) from None
+        raise convert_typer_error(error, words) from None
 
 
-def build(names: Iterable[str] = COMMANDS, paths: Sequence[str] = ()) -> Any:
+def build_app(names: Iterable[str] = COMMANDS, paths: Sequence[str] = ()) -> Any:
     """Return the Typer application with the named commands; import no other command."""
     # `paths` are the words after `--`, which Typer would take for other arguments.
     app = typer.Typer(
@@ -138,11 +139,11 @@ def build(names: Iterable[str] = COMMANDS, paths: Sequence[str] = ()) -> Any:
     version_option = typer.Option(
         options.VERSION, callback=_print_version_and_exit, is_eager=True, help="Print the version."
     )
-    app.callback()(_wrap_for_typer(options.apply_global, version=Annotated[bool, version_option]))
+    app.callback()(_wrap_for_typer(options.apply_globals, version=Annotated[bool, version_option]))
     for name in names:
         function = COMMANDS[name]()
         summary = str(function.__doc__).partition("\n")[0]  # Typer's may end within a sentence
-        app.command(name, cls=PlainCommand, short_help=summary)(_wrap_for_typer(function, paths))
+        app.command(name, cls=MetavarCommand, short_help=summary)(_wrap_for_typer(function, paths))
     return typer.main.get_command(app)
 
 
@@ -160,7 +161,7 @@ def _wrap_for_typer(function: Function, paths: Sequence[str] = (), **extra: Any)
         return function(**arguments, **({"paths": list(paths)} if paths else {}))
 
     parameters = options.PARAMETERS.get(function, [])
-    annotations = {parameter.name: _annotation(parameter) for parameter in parameters} | extra
+    annotations = {parameter.name: _typer_annotation(parameter) for parameter in parameters} | extra
     signature = []
     for name, annotation in annotations.items():
         default = False if get_args(annotation)[0] is bool else None
@@ -174,7 +175,7 @@ def _wrap_for_typer(function: Function, paths: Sequence[str] = (), **extra: Any)
     return call_command
 
 
-def _annotation(parameter: options.Parameter) -> Any:
+def _typer_annotation(parameter: options.Parameter) -> Any:
     value_type: Any = list[str] | None if parameter.is_list else str | None
     typer_arguments: dict[str, Any] = {"metavar": parameter.metavar, "help": parameter.help}
     if not parameter.spellings:
@@ -190,12 +191,12 @@ def _annotation(parameter: options.Parameter) -> Any:
 def _needed_commands(words: Sequence[str]) -> Iterable[str]:
     index = quick.command_index(words)
     # Without a command, help lists all commands.
-    if index == len(words) or quick.parse(options.apply_global, words[:index]) is None:
+    if index == len(words) or quick.parse_words(options.apply_globals, words[:index]) is None:
         return COMMANDS
     return [words[index]]
 
 
-def _split_paths(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+def _split_off_paths(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     index = quick.command_index(words)
     takes_paths = any(parameter.takes_paths for parameter in _command_and_parameters(words)[1])
     if not takes_paths or "--" not in words[index:]:

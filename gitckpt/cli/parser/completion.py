@@ -14,10 +14,9 @@ from gitckpt.store.records.entry import Query
 _MAX_IDS = 200  # newest ids that are offered
 
 
-def complete(words: Sequence[str]) -> None:
-    """Print the possible completions of the last of `words`, one per line."""
+def print_completions(words: Sequence[str]) -> None:
     *words_before, last_word = words or [""]
-    options_with_value = options.options_with_value(options.apply_global)
+    options_with_value = options.options_with_value(options.apply_globals)
     if "--" in words_before or (words_before and words_before[-1] in options_with_value):
         return  # the shell itself completes directories and paths
     name = next(iter(words_before[options.command_index(words_before, options_with_value) :]), None)
@@ -31,7 +30,7 @@ def _completion_candidates(command: str | None, last_word: str) -> list[str]:
         return list(COMMANDS)
     if command is not None and command not in COMMANDS:
         return []
-    function = options.apply_global if command is None else COMMANDS[command]()
+    function = options.apply_globals if command is None else COMMANDS[command]()
     parameters = options.PARAMETERS.get(function, [])
     if last_word.startswith("-"):
         spellings = [spelling for parameter in parameters for spelling in parameter.spellings]

@@ -19,38 +19,39 @@ TYPER_ONLY = ("hook",)  # git's arguments may look like options
 
 
 def command_index(words: Sequence[str]) -> int:
-    return options.command_index(words, options.options_with_value(options.apply_global))
+    return options.command_index(words, options.options_with_value(options.apply_globals))
 
 
-def prepare_call(words: Sequence[str]) -> Callable[[], int | None] | None:
+def prepare_command_call(words: Sequence[str]) -> Callable[[], int | None] | None:
     """Return a function that runs the command; None if Typer must parse `words`."""
     if list(words) == [options.VERSION]:
         return options.print_version
     index = command_index(words)
     name = next(iter(words[index:]), "")
-    global_options, arguments = parse(options.apply_global, words[:index]), words[index + 1 :]
+    global_options = parse_words(options.apply_globals, words[:index])
+    arguments = words[index + 1 :]
     if name == "complete":  # what completion scripts call
         from gitckpt.cli.parser import completion
 
-        function: Callable[..., int | None] = completion.complete
+        function: Callable[..., int | None] = completion.print_completions
         has_dashes = arguments[:1] == ["--"]
         values: dict[str, Any] | None = {"words": arguments[1:] if has_dashes else arguments}
     elif name in COMMANDS and name not in TYPER_ONLY:
         function = COMMANDS[name]()
-        values = parse(function, arguments)
+        values = parse_words(function, arguments)
     else:
         return None
     if global_options is None or values is None:
         return None
 
     def run_command() -> int | None:
-        options.apply_global(**global_options)
+        options.apply_globals(**global_options)
         return function(**values)
 
     return run_command
 
 
-def parse(function: Callable[..., int | None], words: Sequence[str]) -> dict[str, Any] | None:
+def parse_words(function: Callable[..., int | None], words: Sequence[str]) -> dict[str, Any] | None:
     """Map each given parameter's name to its value; None if Typer must parse `words`."""
     parameters = options.PARAMETERS.get(function, [])
     arguments = [parameter for parameter in parameters if not parameter.spellings]

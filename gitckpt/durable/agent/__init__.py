@@ -3,5 +3,5 @@
 Public modules:
     clients: `find_client` returns a client by name or command; `read_clients` reads `gitckpt.toml`.
         `DIALECTS` maps names of clients that print JSON messages to parsers of these messages.
-    call: `Agent` sends a prompt to a client and returns an `Answer`.
+    call: `AgentRunner` sends a prompt to a client and returns an `AgentAnswer`.
 """

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitckpt.durable.agent import clients
-from gitckpt.durable.agent.clients import DIALECTS, ERROR, KEPT, Client, Dialect, parse_session_id
+from gitckpt.durable.agent.clients import AgentClient, ClientDialect, parse_session_id
 from gitckpt.durable.command import execution
-from gitckpt.durable.command.execution import Output, Tail, Tick, Timeouts
+from gitckpt.durable.command.execution import Output, OutputTail, Tick, Timeouts
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError, UsageError
@@ -40,41 +40,42 @@ class AgentReport:
     denied: tuple[str, ...] = ()  # denied actions
 
 
-def create_report_reader(name: str) -> TextReader:
+def create_output_reader(name: str) -> ClientOutputReader:
     if name == clients.AIDER:
-        return AiderReader()
-    return MessageReader(DIALECTS[name]()) if name in DIALECTS else TextReader()
+        return AiderOutputReader()
+    dialect = clients.DIALECTS.get(name)
+    return JsonOutputReader(dialect()) if dialect is not None else ClientOutputReader()
 
 
-class TextReader:
-    """Reads the output of a client; `feed` takes a chunk and returns text to show."""
+class ClientOutputReader:
+    """Reads the output of a client; `read_chunk` returns the text to show."""
 
     def __init__(self) -> None:
-        self.rest = ""  # more text to show, set by `close`
+        self.rest = ""  # more text to show, set by `finish_report`
         self.is_retrying = False  # the last message only announces a retry of the client
-        self._text = clients.PlainText()
+        self._text = clients.OutputDecoder()
 
-    def feed(self, chunk: bytes) -> str:
-        return self._text.feed(chunk)
+    def read_chunk(self, chunk: bytes) -> str:
+        return self._text.decode(chunk)
 
-    def close(self) -> AgentReport:
-        self.rest = self._text.feed(b"", final=True)
+    def finish_report(self) -> AgentReport:
+        self.rest = self._text.decode(b"", final=True)
         return AgentReport(self._text.text)
 
 
-class AiderReader(TextReader):
-    def close(self) -> AgentReport:
-        report = super().close()
+class AiderOutputReader(ClientOutputReader):
+    def finish_report(self) -> AgentReport:
+        report = super().finish_report()
         tokens, cost = clients.parse_aider_usage(report.text)
         failure = clients.find_aider_failure(report.text)
-        error_line = clients.as_line(failure, ERROR) if failure else None
+        error_line = clients.one_line(failure, clients.ERROR) if failure else None
         report = replace(report, is_error=failure is not None, error=error_line)
         return replace(report, tokens=tokens, cost_usd=cost, worked=bool(tokens))
 
 
-class MessageReader(TextReader):
+class JsonOutputReader(ClientOutputReader):
     # Reads JSON objects or arrays, on one line each or spread over several, with text in between.
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: ClientDialect) -> None:
         super().__init__()
         self._dialect = dialect
         self._has_messages = self._is_cut = self._is_long = False
@@ -82,83 +83,80 @@ class MessageReader(TextReader):
         # Lines of a message that began with a bracket on its own line.
         self._spread: bytearray | None = None
 
-    def feed(self, chunk: bytes) -> str:
-        *lines, last_part = chunk.split(b"\n")
-        return "".join([self._add_line(line, b"\n") for line in lines]) + self._buffer(last_part)
+    def read_chunk(self, chunk: bytes) -> str:
+        *lines, rest = chunk.split(b"\n")
+        return "".join([self._end_line(line, b"\n") for line in lines]) + self._buffer_part(rest)
 
-    def close(self) -> AgentReport:
-        last_text = "" if self._is_long else self._add_last_line()
-        final_text = self._text.feed(b"", final=True)
+    def finish_report(self) -> AgentReport:
+        last_text = "" if self._is_long else self._process_last_line()
+        final_text = self._text.decode(b"", final=True)
         self.rest = last_text if self._is_cut else last_text + final_text
         dialect = self._dialect
-        text = dialect.text[-KEPT:] if self._has_messages else self._text.text
+        text = dialect.text[-clients.KEPT :] if self._has_messages else self._text.text
         error = dialect.error if dialect.is_error else None
-        report = AgentReport(
-            text, dialect.session, dialect.cost_usd, dialect.is_error, error, dialect.complete
-        )
-        report = replace(
-            report, structured=self._has_messages or self._is_cut, worked=dialect.worked
-        )
+        result = (dialect.session, dialect.cost_usd, dialect.is_error, error, dialect.complete)
+        is_structured = self._has_messages or self._is_cut
+        report = AgentReport(text, *result, structured=is_structured, worked=dialect.worked)
         return replace(report, tokens=dict(dialect.tokens), denied=tuple(dialect.denied))
 
-    def _buffer(self, part: bytes) -> str:
+    def _buffer_part(self, part: bytes) -> str:
         if self._is_long:
-            return self._text.feed(part)
+            return self._text.decode(part)
         self._line += part
         if len(self._line) <= MAX_MESSAGE:
             return ""
         self._is_long = True
-        return self._flush_lines() + self._text.feed(self._take_line())
+        return self._flush_message() + self._text.decode(self._take_line())
 
-    def _add_line(self, part: bytes, end: bytes) -> str:
-        shown_text = self._buffer(part)
+    def _end_line(self, part: bytes, end: bytes) -> str:
+        shown_text = self._buffer_part(part)
         if self._is_long:
             self._is_long = False
-            return shown_text + self._text.feed(end)
-        return self._add_whole_line(self._take_line() + end)
+            return shown_text + self._text.decode(end)
+        return self._process_whole_line(self._take_line() + end)
 
-    def _add_whole_line(self, line: bytes) -> str:
+    def _process_whole_line(self, line: bytes) -> str:
         if self._spread is not None:
-            if line.startswith(_MESSAGE_STARTS) and (text := self._read_message(line)) is not None:
-                return self._flush_lines() + text
+            if line.startswith(_MESSAGE_STARTS) and (text := self._parse_line(line)) is not None:
+                return self._flush_message() + text
             self._spread += line
             if line[:1] not in (b"}", b"]"):
-                return "" if len(self._spread) <= MAX_MESSAGE else self._flush_lines()
+                return "" if len(self._spread) <= MAX_MESSAGE else self._flush_message()
             line, self._spread = bytes(self._spread), None
         elif line.strip() in (b"{", b"["):
             self._spread = bytearray(line)
             return ""
-        text = self._read_message(line)
-        return self._text.feed(line) if text is None else text
+        text = self._parse_line(line)
+        return self._text.decode(line) if text is None else text
 
-    def _add_last_line(self) -> str:
+    def _process_last_line(self) -> str:
         # A truncated message becomes part of the report but is not shown.
         line = self._take_line()
         shown_text: str | None = ""
         if line and not line.lstrip().startswith(_MESSAGE_STARTS):
-            shown_text, line = self._add_whole_line(line), b""
-        elif line and (shown_text := self._read_message(line)) is not None:
-            shown_text, line = self._flush_lines() + shown_text, b""
+            shown_text, line = self._process_whole_line(line), b""
+        elif line and (shown_text := self._parse_line(line)) is not None:
+            shown_text, line = self._flush_message() + shown_text, b""
         truncated_message = bytes(self._spread or b"") + line
         self._spread, self._is_cut = None, bool(truncated_message)
-        self._text.feed(truncated_message)
+        self._text.decode(truncated_message)
         return shown_text or ""
 
-    def _read_message(self, line: bytes) -> str | None:
+    def _parse_line(self, line: bytes) -> str | None:
         start = 0 if line.lstrip()[:1] in (b"{", b"[") else line.find(b'{"')
         if start < 0:
             return None
-        texts = [self._dialect.read(message) for message in _parse_messages(line[start:])]
+        texts = [self._dialect.read_message(message) for message in _parse_messages(line[start:])]
         shown_texts = [text for text in texts if text is not None]
         if not shown_texts:
             return None
         self._has_messages = True
         self.is_retrying = self._dialect.is_retrying
-        return (self._text.feed(line[:start] + b"\n") if start else "") + "".join(shown_texts)
+        return (self._text.decode(line[:start] + b"\n") if start else "") + "".join(shown_texts)
 
-    def _flush_lines(self) -> str:
+    def _flush_message(self) -> str:
         lines, self._spread = self._spread, None
-        return self._text.feed(bytes(lines)) if lines is not None else ""
+        return self._text.decode(bytes(lines)) if lines is not None else ""
 
     def _take_line(self) -> bytes:
         line = bytes(self._line)
@@ -211,8 +209,8 @@ def _make_write_error(content: str, path: str, error: OSError) -> CkptError:
     return CkptError(f"cannot write {content} to {path}: {error.strerror}", hint=hint)
 
 
-class Transcript:
-    """A file for the raw output of a call; `close` masks secrets and limits its size."""
+class TranscriptFile:
+    """A file for the raw output; `mask_and_close` masks secrets and limits its size."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -224,29 +222,29 @@ class Transcript:
         except OSError as error:
             raise _make_write_error(_OUTPUT, self.path, error) from None
 
-    def add(self, chunk: bytes) -> None:
+    def write_chunk(self, chunk: bytes) -> None:
         try:
             unwritten_bytes = memoryview(chunk)
             while unwritten_bytes:
                 unwritten_bytes = unwritten_bytes[self._file.write(unwritten_bytes) :]
             self._size += len(chunk)
             if self._size > FIRST + 2 * LAST:
-                self._replace(self._read_shortened())
+                self._replace_file(self._read_start_and_end())
         except OSError as error:
             raise _make_write_error(_OUTPUT, self.path, error) from None
 
-    def close(self) -> None:
+    def mask_and_close(self) -> None:
         try:
-            output = self._read_shortened() if self._size else b""  # 0: every write failed
+            output = self._read_start_and_end() if self._size else b""  # 0: every write failed
             masked_output = secrets.mask_bytes(output)
             if self._dropped or masked_output != output:
-                self._replace(masked_output)
+                self._replace_file(masked_output)
         except OSError as error:
             raise _make_write_error(_OUTPUT, self.path, error) from None
         finally:
             self._file.close()
 
-    def _read_shortened(self) -> bytes:
+    def _read_start_and_end(self) -> bytes:
         self._file.seek(0)
         if self._size <= FIRST + LAST:
             return self._file.read()
@@ -256,7 +254,7 @@ class Transcript:
         self._file.seek(-LAST, os.SEEK_END)
         return b"%b\n[%d bytes are left out here]\n%b" % (head, self._dropped, self._file.read())
 
-    def _replace(self, data: bytes) -> None:
+    def _replace_file(self, data: bytes) -> None:
         # Atomic: a kill leaves the file unchanged.
         new_path = f"{self.path}.new"
         with open(new_path, "wb") as file:
@@ -273,7 +271,7 @@ _BRIEF = 2000  # characters searched for a "conversation not found" error
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AgentAnswer:
     """The result of one call of a client program; secrets in its texts are masked."""
 
     report: AgentReport
@@ -291,7 +289,7 @@ class Answer:
         return clients.strip_colors(self.tail)
 
     @property
-    def ok(self) -> bool:
+    def succeeded(self) -> bool:
         return not self.problem
 
     @property
@@ -311,22 +309,22 @@ class Answer:
         if self.report.is_error:
             cause = self.report.error or "the client gives no reason"
         elif self.code:
-            cause = f"{execution.describe_exit(self.code)}{execution.last_line(self.plain_tail)}"
+            cause = f"{execution.describe_exit(self.code)}{execution.error_line(self.plain_tail)}"
         elif self.report.structured and not self.report.complete:
             cause = "the output ends before the final message"
         return f"{self.client} failed: {cause}" if cause else ""
 
 
-class Agent:
+class AgentRunner:
     """Runs a client in a worktree; keeps prompts and outputs in the directory `files`."""
 
     def __init__(
-        self, client: Client, directory: str, env: Mapping[str, str], watchdog: Watchdog, files: str
+        self, client: AgentClient, cwd: str, env: Mapping[str, str], watchdog: Watchdog, files: str
     ) -> None:
-        self.client, self._directory, self._env = client, directory, env
+        self.client, self._directory, self._env = client, cwd, env
         self._watchdog, self._files = watchdog, os.path.abspath(files)
 
-    def ask(
+    def ask_agent(
         self,
         prompt: str,
         output: Output,
@@ -336,65 +334,70 @@ class Agent:
         session: str | None = None,
         log: str = LOG,
         budget: float | None = None,
-    ) -> Answer:
+    ) -> AgentAnswer:
         """Run the client with a prompt, and return its answer or the reason of a failure.
 
         `output` gets the text to show, and `tick` the elapsed seconds. `session` is the id of the
         conversation to continue, `log` a file name, and `budget` a cost limit in US dollars.
         """
-        path = self._write_prompt(prompt)
+        path = self._write_prompt_file(prompt)
         conversation = parse_session_id(session) if self.client.resume else None
         log_path = os.path.join(self._files, log)
         rotate_transcripts(log_path)
-        transcript = Transcript(log_path)
+        transcript = TranscriptFile(log_path)
         call = functools.partial(self._run_client, transcript, output, tick)
         try:
             answer = call(self.client.call_line(path, conversation, budget), patience)
             if conversation is None or not self._has_lost_session(answer):
                 return replace(answer, resumed=conversation is not None)
             name = self.client.name
-            output(
-                f"{name} does not know the conversation {conversation}: a new one begins\n".encode()
-            )
+            notice = f"{name} does not know the conversation {conversation}: a new one begins\n"
+            output(notice.encode())
             left = None if patience.left is None else max(patience.left - answer.seconds, 0.0)
             answer2 = call(self.client.call_line(path, None, budget), replace(patience, left=left))
             return replace(answer2, seconds=answer.seconds + answer2.seconds, patience=patience)
         finally:
-            transcript.close()
+            transcript.mask_and_close()
 
     def _run_client(
-        self, transcript: Transcript, output: Output, tick: Tick, line: str, patience: Timeouts
-    ) -> Answer:
-        reader = create_report_reader(self.client.format)
-        tail = Tail()
+        self, transcript: TranscriptFile, output: Output, tick: Tick, line: str, patience: Timeouts
+    ) -> AgentAnswer:
+        reader = create_output_reader(self.client.format)
+        tail = OutputTail()
 
-        def show(text: str) -> None:
+        def show_text(text: str) -> None:
             if text:
-                shown_bytes = clients.remove_controls(text).encode("utf-8", "replace")
-                tail.add(shown_bytes)
+                shown_bytes = clients.remove_control_chars(text).encode("utf-8", "replace")
+                tail.add_chunk(shown_bytes)
                 output(shown_bytes)
 
         def receive_output(chunk: bytes) -> None:
-            transcript.add(chunk)
-            show(reader.feed(chunk))
+            transcript.write_chunk(chunk)
+            show_text(reader.read_chunk(chunk))
 
         options: Any = {"directory": self._directory, "env": self._env, "watchdog": self._watchdog}
         options |= {"output": receive_output, "tick": tick, "idles": lambda: reader.is_retrying}
         outcome = execution.run_command(line, patience=patience, **options)
-        report = reader.close()
-        show(reader.rest)
+        report = reader.finish_report()
+        show_text(reader.rest)
         price = self.client.price
         if price is not None and report.tokens and not report.cost_usd:  # a client may report 0
             report = replace(report, cost_usd=price.cost_of(report.tokens))
-        error = secrets.masked(report.error) if report.error else None
-        denied = tuple(secrets.masked(action) for action in report.denied)
-        report = replace(report, text=secrets.masked(report.text), error=error, denied=denied)
-        return Answer(
-            *(report, outcome.code, outcome.ended_by, secrets.masked(tail.text()), outcome.seconds),
+        error = secrets.mask_text(report.error) if report.error else None
+        denied = tuple(secrets.mask_text(action) for action in report.denied)
+        report = replace(report, text=secrets.mask_text(report.text), error=error, denied=denied)
+        return AgentAnswer(
+            *(
+                report,
+                outcome.code,
+                outcome.ended_by,
+                secrets.mask_text(tail.text()),
+                outcome.seconds,
+            ),
             *(transcript.path, False, self.client.name, patience),
         )
 
-    def _has_lost_session(self, answer: Answer) -> bool:
+    def _has_lost_session(self, answer: AgentAnswer) -> bool:
         report = answer.report
         if answer.ended_by != execution.EXIT or not answer.code or report.worked:
             return False
@@ -402,15 +405,14 @@ class Agent:
             return False
         return self.client.is_session_error(f"{report.error or ''}\n{answer.plain_tail[-_BRIEF:]}")
 
-    def _write_prompt(self, prompt: str) -> str:
+    def _write_prompt_file(self, prompt: str) -> str:
         if "\0" in prompt:
             raise UsageError("the prompt contains a NUL byte", hint="remove it from the prompt")
         data = prompt.encode("utf-8", "replace")
         if self.client.prompt == clients.ARGUMENT:
             if len(data) > MAX_ARGUMENT:
-                problem = (
-                    f"the prompt has {len(data)} bytes; an argument has at most {MAX_ARGUMENT}"
-                )
+                limit = f"an argument has at most {MAX_ARGUMENT}"
+                problem = f"the prompt has {len(data)} bytes; {limit}"
                 hint = f'set prompt = "{clients.STDIN}" for the agent {self.client.name}'
                 raise UsageError(problem, hint=hint)
             if data.startswith(b"-"):
@@ -481,34 +483,34 @@ LONGEST_TOLD = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class CallFailure:
     kind: str  # FATAL, LIMITED, TRANSIENT or OTHER
     wait: float | None = None  # the wait that the client names, in seconds
 
 
-def classify_failure(answer: Answer, now: float) -> Failure | None:
+def classify_failure(answer: AgentAnswer, now: float) -> CallFailure | None:
     if not answer.problem:
         return None
     has_worked = answer.report.worked
-    error_line = answer.report.error or execution.last_line(answer.plain_tail)
+    error_line = answer.report.error or execution.error_line(answer.plain_tail)
     # Most output is about the agent's work, which may mention limits: use the error or the end.
     output = error_line if has_worked else f"{answer.report.error or ''}\n{answer.plain_tail}"
     if answer.code in _CANNOT_EXECUTE and not has_worked:
-        return Failure(FATAL)
+        return CallFailure(FATAL)
     # The last HTTP status in the client's error. Other lines may be about the agent's work, such
     # as status 404 of a server that the agent tests.
     statuses = [status for status in _STATUS.findall(output) if status in ("401", "429", "529")]
     status = next(reversed(_STATUS.findall(error_line) or statuses), None)
     if status not in _REFUSED and _LIMITED.search(output):
-        return Failure(LIMITED, _find_wait(output, now))
+        return CallFailure(LIMITED, _parse_wait_seconds(output, now))
     if has_worked:
-        return Failure(OTHER)
+        return CallFailure(OTHER)
     if status in (*_REFUSED, *_CANNOT_PAY) or _FATAL.search(output):
-        return Failure(FATAL)
-    return Failure(TRANSIENT if _TRANSIENT.search(output) else OTHER)
+        return CallFailure(FATAL)
+    return CallFailure(TRANSIENT if _TRANSIENT.search(output) else OTHER)
 
 
-def _find_wait(output: str, now: float) -> float | None:
+def _parse_wait_seconds(output: str, now: float) -> float | None:
     # The wait is a duration or an instant.
     wait_match = _AT.search(output)
     if wait_match is not None:
@@ -522,8 +524,7 @@ def _find_wait(output: str, now: float) -> float | None:
     return min(float(wait_match[1]) * factor, LONGEST_TOLD)
 
 
-def seconds_to_wait(requested: float | None, limits_in_a_row: int) -> float:
-    """Return the seconds to wait before the next call, at least `requested` if given."""
+def compute_rate_limit_wait(requested: float | None, limits_in_a_row: int) -> float:
     doubling_factor = 2.0 ** min(max(limits_in_a_row - 1, 0), _DOUBLINGS)
     if requested is None:
         return min(FIRST_WAIT * doubling_factor, LONGEST_WAIT)

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, replace
-from gitckpt.store.config.file import Table, read_file
+from gitckpt.store.config.file import Table, read_config_file
 from gitckpt.store.config.settings import AGENTS, FILE
 
 Message = Mapping[str, object]  # a JSON message of a client, or an object in a message
@@ -35,7 +35,7 @@ class TextTail:
         self._parts: list[str] = []
         self._size = 0
 
-    def add(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         self._parts.append(text)
         self._size += len(text)
         if self._size > 2 * KEPT:
@@ -45,18 +45,18 @@ class TextTail:
     def text(self) -> str:
         return "".join(self._parts)[-KEPT:]
 
-    def clear(self) -> None:
+    def clear_text(self) -> None:
         self._parts, self._size = [], 0
 
 
-class Dialect(ABC):
+class ClientDialect(ABC):
     name: ClassVar[str]  # also the name of its program and format
     command: ClassVar[str]
     resume: ClassVar[str]  # options that continue the conversation `SESSION`
     conversations: ClassVar[Sequence[str]]  # the client's words for a conversation, in errors
     prompt: ClassVar[str] = "stdin"  # or "argument": the prompt is the last argument
     budget: ClassVar[str] = ""  # the option for a limit in US dollars; "" without one
-    tells_cost: ClassVar[bool] = False  # the client reports what a call costs
+    reports_cost: ClassVar[bool] = False  # the client reports what a call costs
 
     def __init__(self) -> None:
         self.text = ""
@@ -70,7 +70,7 @@ class Dialect(ABC):
         self.denied: list[str] = []
         self.is_retrying = False  # the last message only announces a retry of the client
 
-    def add_usage(self, usage: Message, token_kinds: Mapping[str, str]) -> None:
+    def add_tokens(self, usage: Message, token_kinds: Mapping[str, str]) -> None:
         """Add the token counts in `usage`; `token_kinds` maps its keys to token kinds."""
         for usage_key, token_kind in token_kinds.items():
             token_count = usage.get(usage_key)
@@ -78,13 +78,13 @@ class Dialect(ABC):
                 self.tokens[token_kind] = self.tokens.get(token_kind, 0) + token_count
 
     @staticmethod
-    def asks_for_messages(options: Sequence[str]) -> bool:
+    def requests_json_output(options: Sequence[str]) -> bool:
         option_text = " ".join(options).replace("--output-format=", "--output-format ")
         formats = re.findall(r"(?:^|\s)(?:--output-format|-o)\s(\S+)", option_text)
         return bool(formats) and formats[-1] in _STRUCTURED
 
     @abstractmethod
-    def read(self, message: Message) -> str | None:
+    def read_message(self, message: Message) -> str | None:
         """Read a message; return text to show, or None if another program printed it."""
 
 
@@ -117,20 +117,20 @@ def text_of(message: Message, key: str) -> str:
     return clean_text(message.get(key))
 
 
-def table_of(message: Message, key: str) -> Message:
-    return as_table(message.get(key))
+def dict_of(message: Message, key: str) -> Message:
+    return as_dict(message.get(key))
 
 
 def strip_colors(text: str) -> str:
     return _COLORS.sub("", text)
 
 
-def as_line(text: str, limit: int = _SHOWN) -> str:
+def one_line(text: str, limit: int = _SHOWN) -> str:
     line = " ".join(text[: 4 * limit].split()).translate(_CONTROL)
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def as_table(value: object) -> Message:
+def as_dict(value: object) -> Message:
     return value if isinstance(value, dict) else {}
 
 
@@ -143,17 +143,17 @@ def end_with_newline(text: str) -> str:
     return line if not line or line.endswith("\n") else line + "\n"
 
 
-def remove_controls(text: str) -> str:
+def remove_control_chars(text: str) -> str:
     return strip_colors(text).translate(_CONTROL)
 
 
-def format_tool_line(name: str, inputs: str) -> str:
-    line = as_line(": ".join(filter(None, (name, inputs))))
+def format_tool_use(name: str, inputs: str) -> str:
+    line = one_line(": ".join(filter(None, (name, inputs))))
     return f"→ {line}\n" if line else ""
 
 
 def describe_inputs(inputs: object) -> str:
-    return next(filter(None, (clean_text(as_table(inputs).get(key)) for key in _INPUT_KEYS)), "")
+    return next(filter(None, (clean_text(as_dict(inputs).get(key)) for key in _INPUT_KEYS)), "")
 
 
 # aider: prints text for people, and commits its changes itself.
@@ -177,7 +177,6 @@ _FAILED = re.compile(r"^(litellm\.\w*Error: .+)$", re.MULTILINE)
 
 
 def parse_aider_usage(output: str) -> tuple[dict[str, int], float | None]:
-    """Return the token counts that aider printed, and the cost in US dollars or None."""
     tokens: dict[str, int] = {}
     cost = None
     for sent, unit, received, received_unit, cost_text in _USAGE.findall(output):
@@ -211,57 +210,57 @@ _MOST = 20  # denied actions shown
 _SYNTHETIC = "<synthetic>"  # the "model" of messages that the client writes itself
 
 
-class Claude(Dialect):
+class Claude(ClientDialect):
     name = "claude"
     command = "claude -p --output-format stream-json --verbose"
     resume = f"--resume {SESSION}"
     budget = "--max-budget-usd"
-    tells_cost = True
+    reports_cost = True
     conversations = ("conversation", "session")  # No conversation found with session ID: …
 
-    def read(self, message: Message) -> str | None:
+    def read_message(self, message: Message) -> str | None:
         message_type = message.get("type")
         if message_type not in _CLAUDE_KINDS and "session_id" not in message:
             return None
         self.session = parse_session_id(message.get("session_id")) or self.session
         self.is_retrying = message_type == "system" and message.get("subtype") == "api_retry"
         if message_type == "assistant":
-            return self._read_assistant(message)
+            return self._read_assistant_message(message)
         if self.is_retrying:
-            return _format_retry(message)
-        return self._read_result(message) if message_type == "result" else ""
+            return _format_retry_line(message)
+        return self._read_result_message(message) if message_type == "result" else ""
 
-    def _read_assistant(self, message: Message) -> str:
+    def _read_assistant_message(self, message: Message) -> str:
         # Some messages are from the client, not the model, such as on a failed call of the model.
-        inner_message = table_of(message, "message")
+        inner_message = dict_of(message, "message")
         is_from_client = inner_message.get("model") == _SYNTHETIC or bool(message.get("error"))
         self.worked = self.worked or not is_from_client
         content = inner_message.get("content")
         if not isinstance(content, list):
             content = [{"type": "text", "text": content}]
-        blocks = [as_table(block) for block in content]
+        blocks = [as_dict(block) for block in content]
         texts = [text_of(block, "text") for block in blocks if block.get("type") == "text"]
         shown_text = "\n".join(filter(None, texts))
         if shown_text and not message.get("parent_tool_use_id"):  # ignore subagents
             self.text = shown_text
-        return "".join(_format_block(block) for block in blocks)
+        return "".join(_format_content_block(block) for block in blocks)
 
-    def _read_result(self, message: Message) -> str:
+    def _read_result_message(self, message: Message) -> str:
         subtype, old_text = text_of(message, "subtype"), self.text
         self.complete = True
         self.is_error = message.get("is_error") is True or subtype.startswith("error")
         for cost_key in ("cost_usd", "total_cost_usd"):  # the first: older versions
             cost = parse_cost(message.get(cost_key))
             self.cost_usd = self.cost_usd if cost is None else cost
-        usage = table_of(message, "usage")
-        self.add_usage(usage, _TOKENS)
-        self.add_usage(usage, {"cache_read_input_tokens": "cached"})
+        usage = dict_of(message, "usage")
+        self.add_tokens(usage, _TOKENS)
+        self.add_tokens(usage, {"cache_read_input_tokens": "cached"})
         denials = message.get("permission_denials")
         if isinstance(denials, list):
             self.denied = []
-            for denial in map(as_table, denials[:_MOST]):
+            for denial in map(as_dict, denials[:_MOST]):
                 parts = (text_of(denial, "tool_name"), describe_inputs(denial.get("tool_input")))
-                self.denied.append(as_line(": ".join(filter(None, parts)) or "a tool"))
+                self.denied.append(one_line(": ".join(filter(None, parts)) or "a tool"))
         turn_count = message.get("num_turns")
         turn_count = turn_count if type(turn_count) is int else 1
         self.worked = self.worked or turn_count > self.is_error  # a failed call counts as a turn
@@ -269,23 +268,23 @@ class Claude(Dialect):
         if self.is_error:
             errors = "; ".join(filter(None, map(clean_text, as_list(message.get("errors")))))
             type_text = _ERRORS.get(subtype) or (subtype if subtype.startswith("error") else "")
-            self.error = as_line(errors or text_of(message, "result") or type_text, ERROR) or None
+            self.error = one_line(errors or text_of(message, "result") or type_text, ERROR) or None
         denied_lines = "".join(f"not allowed: {action}\n" for action in self.denied)
         return (end_with_newline(self.text) if self.text != old_text else "") + denied_lines
 
 
-def _format_retry(message: Message) -> str:
+def _format_retry_line(message: Message) -> str:
     attempt, max_attempts = message.get("attempt"), message.get("max_retries")
     attempt_text = f", attempt {attempt}" if type(attempt) is int else ""
     attempt_text += f" of {max_attempts}" if attempt_text and type(max_attempts) is int else ""
     error = message.get("error")
-    cause = as_line(clean_text(error) or text_of(as_table(error), "message"))
+    cause = one_line(clean_text(error) or text_of(as_dict(error), "message"))
     return f"the model is called again{attempt_text}{': ' if cause else ''}{cause}\n"
 
 
-def _format_block(block: Message) -> str:
+def _format_content_block(block: Message) -> str:
     if block.get("type") == "tool_use":
-        return format_tool_line(text_of(block, "name"), describe_inputs(block.get("input")))
+        return format_tool_use(text_of(block, "name"), describe_inputs(block.get("input")))
     return end_with_newline(text_of(block, "text")) if block.get("type") == "text" else ""
 
 
@@ -295,7 +294,7 @@ _CODEX_TOKENS |= {"cached_input_tokens": "cached"}
 _JSON = ("--json", "--experimental-json")
 
 
-class Codex(Dialect):
+class Codex(ClientDialect):
     name = "codex"
     command = "codex exec --json -"
     resume = f"resume {SESSION}"
@@ -303,10 +302,10 @@ class Codex(Dialect):
     conversations = ("rollout", "thread", "conversation", "session")
 
     @staticmethod
-    def asks_for_messages(options: Sequence[str]) -> bool:
+    def requests_json_output(options: Sequence[str]) -> bool:
         return any(option in _JSON for option in options)
 
-    def read(self, message: Message) -> str | None:
+    def read_message(self, message: Message) -> str | None:
         event = message.get("type")
         if not isinstance(event, str) or not (event == "error" or event.startswith(_CODEX_KINDS)):
             return None
@@ -314,30 +313,30 @@ class Codex(Dialect):
             self.session = parse_session_id(message.get("thread_id")) or self.session
         elif event == "turn.completed":
             self.complete, self.is_error, self.error = True, False, None
-            self.add_usage(table_of(message, "usage"), _CODEX_TOKENS)
+            self.add_tokens(dict_of(message, "usage"), _CODEX_TOKENS)
         elif event == "turn.failed":
-            failure = as_line(text_of(table_of(message, "error"), "message"), ERROR)
+            failure = one_line(text_of(dict_of(message, "error"), "message"), ERROR)
             self.complete, self.is_error, self.error = True, True, failure or self.error
         elif event == "error":
-            return self._read_error(as_line(text_of(message, "message"), ERROR))
+            return self._record_error(one_line(text_of(message, "message"), ERROR))
         elif event.startswith("item."):
-            return self._read_item(event, table_of(message, "item"))
+            return self._read_item_event(event, dict_of(message, "item"))
         return ""
 
-    def _read_error(self, problem: str) -> str:
+    def _record_error(self, problem: str) -> str:
         # The client may retry: only the end of the turn decides about the call.
         if not self.complete:
             self.is_error, self.error = True, problem or self.error
         return f"error: {problem}\n" if problem else ""
 
-    def _read_item(self, event: str, item: Message) -> str:
+    def _read_item_event(self, event: str, item: Message) -> str:
         # An item is work of the agent, unless it is an error of the client.
         item_type = item.get("type")
         self.worked = self.worked or item_type != "error"
         if item_type in ("command_execution", "mcp_tool_call", "collab_tool_call"):
             if event == "item.started":
                 tool_name = " ".join(filter(None, (text_of(item, "server"), text_of(item, "tool"))))
-                return format_tool_line(tool_name, text_of(item, "command"))
+                return format_tool_use(tool_name, text_of(item, "command"))
             code = item.get("exit_code")
             return f"  exit code {code}\n" if type(code) is int and 0 < abs(code) < 1000 else ""
         if event != "item.completed":
@@ -346,16 +345,16 @@ class Codex(Dialect):
             self.text = text_of(item, "text") or self.text
             return end_with_newline(text_of(item, "text"))
         if item_type == "file_change":
-            file_changes = map(as_table, as_list(item.get("changes")))
+            file_changes = map(as_dict, as_list(item.get("changes")))
             paths = [text_of(file_change, "path") for file_change in file_changes]
-            return format_tool_line("files", ", ".join(filter(None, paths)))
+            return format_tool_use("files", ", ".join(filter(None, paths)))
         if item_type == "web_search":
-            return format_tool_line("search", text_of(item, "query"))
-        return _format_error(item) if item_type == "error" else ""
+            return format_tool_use("search", text_of(item, "query"))
+        return _format_error_line(item) if item_type == "error" else ""
 
 
-def _format_error(message: Message) -> str:
-    return end_with_newline(f"error: {as_line(clean_text(message.get('message')), ERROR)}")
+def _format_error_line(message: Message) -> str:
+    return end_with_newline(f"error: {one_line(clean_text(message.get('message')), ERROR)}")
 
 
 _GEMINI_TOKENS = {"prompt": "input", "candidates": "output", "thoughts": "output"}
@@ -364,7 +363,7 @@ _GEMINI_TOTALS = {"input_tokens": "input", "output_tokens": "output", "cached": 
 _GEMINI_KINDS = ("init", "message", "tool_use", "tool_result", "error", "result")
 
 
-class Gemini(Dialect):
+class Gemini(ClientDialect):
     name = "gemini"
     command = "gemini --output-format json"
     resume = f"--resume {SESSION}"
@@ -375,7 +374,7 @@ class Gemini(Dialect):
         self._answer = TextTail()
         self._line_is_open = False
 
-    def read(self, message: Message) -> str | None:
+    def read_message(self, message: Message) -> str | None:
         event = message.get("type")
         has_answer = isinstance(message.get("response"), str)
         is_document = event is None and (has_answer or isinstance(message.get("error"), dict))
@@ -383,112 +382,112 @@ class Gemini(Dialect):
             return None
         self.session = parse_session_id(message.get("session_id")) or self.session
         if is_document:
-            return self._read_document(message)
+            return self._read_final_document(message)
         if event == "message":
-            return self._read_message(message)
-        shown_text = self._read_event(str(event), message)
+            return self._read_chat_message(message)
+        shown_text = self._read_other_event(str(event), message)
         if self._line_is_open and (shown_text or self.complete):
             shown_text, self._line_is_open = "\n" + shown_text, False
         return shown_text
 
-    def _read_document(self, message: Message) -> str:
+    def _read_final_document(self, message: Message) -> str:
         self.complete = True
-        for model in table_of(table_of(message, "stats"), "models").values():
-            self.add_usage(table_of(as_table(model), "tokens"), _GEMINI_TOKENS)
+        for model in dict_of(dict_of(message, "stats"), "models").values():
+            self.add_tokens(dict_of(as_dict(model), "tokens"), _GEMINI_TOKENS)
         self.text = text_of(message, "response")
         self.worked = self.worked or "response" in message
         self._set_error(message.get("error"), failed=isinstance(message.get("error"), dict))
         return end_with_newline(self.text)
 
-    def _read_message(self, message: Message) -> str:
+    def _read_chat_message(self, message: Message) -> str:
         if message.get("role") != "assistant":
             return ""
         self.worked = True
         content = text_of(message, "content")
         if message.get("delta") is not True:
-            self._answer.clear()
+            self._answer.clear_text()
             content = end_with_newline(content)
-        self._answer.add(content)
+        self._answer.add_text(content)
         self.text = self._answer.text()
         self._line_is_open = not content.endswith("\n") if content else self._line_is_open
         return content
 
-    def _read_event(self, event: str, message: Message) -> str:
+    def _read_other_event(self, event: str, message: Message) -> str:
         if event == "tool_use":
             self.worked = True
-            self._answer.clear()
+            self._answer.clear_text()
             inputs = describe_inputs(message.get("parameters"))
-            return format_tool_line(text_of(message, "tool_name"), inputs)
+            return format_tool_use(text_of(message, "tool_name"), inputs)
         if event == "error":
-            return _format_error(message)
+            return _format_error_line(message)
         if event == "result":
             self.complete = True
-            self.add_usage(table_of(message, "stats"), _GEMINI_TOTALS)
+            self.add_tokens(dict_of(message, "stats"), _GEMINI_TOTALS)
             self._set_error(message.get("error"), failed=message.get("status") == "error")
         return ""
 
     def _set_error(self, error: object, *, failed: bool) -> None:
         self.is_error = failed
-        error_line = as_line(text_of(as_table(error), "message"), ERROR) if failed else ""
+        error_line = one_line(text_of(as_dict(error), "message"), ERROR) if failed else ""
         self.error = error_line or None
 
 
 _OPENCODE_KINDS = ("text", "tool_use", "tool", "step_start", "step_finish", "error", "reasoning")
 
 
-class OpenCode(Dialect):
+class OpenCode(ClientDialect):
     name = "opencode"
     command = "opencode run --format json"
     resume = f"--session {SESSION}"
     conversations = ("session", "conversation")
     prompt = "argument"
-    tells_cost = True
+    reports_cost = True
 
     @staticmethod
-    def asks_for_messages(options: Sequence[str]) -> bool:
+    def requests_json_output(options: Sequence[str]) -> bool:
         return "--format json" in " ".join(options).replace("--format=", "--format ")
 
-    def read(self, message: Message) -> str | None:
+    def read_message(self, message: Message) -> str | None:
         message_type = message.get("type")
         if message_type not in _OPENCODE_KINDS:
             return None
         self.session = parse_session_id(message.get("sessionID")) or self.session
-        part = table_of(message, "part")
+        part = dict_of(message, "part")
         if message_type == "error":
-            return self._read_error(table_of(message, "error"))
+            return self._read_error_message(dict_of(message, "error"))
         if message_type == "step_finish":
-            return self._end_step(part)
+            return self._read_step_end(part)
         self.worked = True
         if message_type == "text":
             self.text = text_of(part, "text")[-KEPT:]
             return end_with_newline(self.text)
         if message_type in ("tool_use", "tool"):
-            inputs = describe_inputs(table_of(part, "state").get("input"))
-            return format_tool_line(text_of(part, "tool"), inputs)
+            inputs = describe_inputs(dict_of(part, "state").get("input"))
+            return format_tool_use(text_of(part, "tool"), inputs)
         return ""
 
-    def _end_step(self, part: Message) -> str:
+    def _read_step_end(self, part: Message) -> str:
         # A step that does not call tools is the last one.
         cost = parse_cost(part.get("cost"))
         if cost is not None:
             self.cost_usd = (self.cost_usd or 0.0) + cost
-        token_table = table_of(part, "tokens")
-        self.add_usage(token_table, {"input": "input", "output": "output", "reasoning": "output"})
-        cache_table = table_of(token_table, "cache")
-        self.add_usage(cache_table, {"read": "input", "write": "input"})
-        self.add_usage(cache_table, {"read": "cached"})
+        token_table = dict_of(part, "tokens")
+        self.add_tokens(token_table, {"input": "input", "output": "output", "reasoning": "output"})
+        cache_table = dict_of(token_table, "cache")
+        self.add_tokens(cache_table, {"read": "input", "write": "input"})
+        self.add_tokens(cache_table, {"read": "cached"})
         self.complete = part.get("reason") != "tool-calls"
         return ""
 
-    def _read_error(self, error: Message) -> str:
-        error_data = table_of(error, "data")
-        retry_seconds = text_of(table_of(error_data, "responseHeaders"), "retry-after")
+    def _read_error_message(self, error: Message) -> str:
+        error_data = dict_of(error, "data")
+        retry_seconds = text_of(dict_of(error_data, "responseHeaders"), "retry-after")
         http_status = error_data.get("statusCode")
         text = text_of(error_data, "message") or text_of(error, "message") or text_of(error, "name")
         if type(http_status) is int and text:
             text = f"HTTP {http_status}: {text}"
             text += f" (retry after {retry_seconds} seconds)" if retry_seconds.isdecimal() else ""
-        text = as_line(text, ERROR)
+        text = one_line(text, ERROR)
         self.complete, self.is_error, self.error = True, True, text or self.error
         return f"error: {text}\n" if text else ""
 
@@ -501,7 +500,7 @@ TEXT = "text"  # the format of clients without messages
 CONVERSATIONS = ("conversation", "session", "thread", "rollout")
 
 
-class PlainText:
+class OutputDecoder:
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._tail = TextTail()
@@ -510,16 +509,16 @@ class PlainText:
     def text(self) -> str:
         return clean_text(self._tail.text())
 
-    def feed(self, chunk: bytes, *, final: bool = False) -> str:
+    def decode(self, chunk: bytes, *, final: bool = False) -> str:
         text = self._decoder.decode(chunk, final)
-        self._tail.add(text)
+        self._tail.add_text(text)
         return text
 
 
 PROMPTS = STDIN, ARGUMENT = ("stdin", "argument")  # standard input, or the last argument
 
 # Clients that print messages, by name.
-DIALECTS: Mapping[str, type[Dialect]]
+DIALECTS: Mapping[str, type[ClientDialect]]
 DIALECTS = {kind.name: kind for kind in (Claude, Codex, Gemini, OpenCode)}
 FORMATS = (*DIALECTS, AIDER, TEXT)
 PRICE = "price"
@@ -536,7 +535,7 @@ _MILLION = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
+class TokenPrice:
     # US dollars for a million tokens.
     input: float
     output: float
@@ -551,7 +550,7 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class AgentClient:
     name: str
     command: str
     prompt: str = STDIN  # one of PROMPTS
@@ -559,12 +558,12 @@ class Client:
     # Options that continue a conversation, with `{session}` for its id. They are inserted at the
     # end of the command, before a final `-`.
     resume: str | None = None
-    price: Price | None = None
+    price: TokenPrice | None = None
 
     @property
-    def tells_cost(self) -> bool:
+    def reports_cost(self) -> bool:
         dialect = DIALECTS.get(self.format)
-        return self.price is not None or (dialect is not None and dialect.tells_cost)
+        return self.price is not None or (dialect is not None and dialect.reports_cost)
 
     def call_line(self, path: str, session: str | None = None, budget: float | None = None) -> str:
         """Return the shell command that runs the client with the prompt file `path`.
@@ -587,8 +586,7 @@ class Client:
             return f'{command} "$(cat {shlex.quote(path)})"'
         return f"exec <{shlex.quote(path)} || exit 125\n{command}"
 
-    def find_missing(self, env: Mapping[str, str], directory: str) -> str | None:
-        """Return the client's program if it is not installed; None otherwise or if unsure."""
+    def find_missing_program(self, env: Mapping[str, str], directory: str) -> str | None:
         import shutil  # only needed before the first call
 
         program = self.command.split(maxsplit=1)[0]
@@ -607,16 +605,16 @@ class Client:
 
 
 BUILT_IN = {
-    name: Client(name, dialect.command, dialect.prompt, name, dialect.resume)
+    name: AgentClient(name, dialect.command, dialect.prompt, name, dialect.resume)
     for name, dialect in DIALECTS.items()
 }
-BUILT_IN[AIDER] = Client(AIDER, AIDER_COMMAND, ARGUMENT, AIDER)
+BUILT_IN[AIDER] = AgentClient(AIDER, AIDER_COMMAND, ARGUMENT, AIDER)
 
 
-Clients = Mapping[str, Client]
+Clients = Mapping[str, AgentClient]
 
 
-def find_client(text: str, configured: Clients) -> Client:
+def find_client(text: str, configured: Clients) -> AgentClient:
     """Return the client whose name or shell command is `text`.
 
     `configured` are the clients in `gitckpt.toml`, which override built-in clients. Raises
@@ -635,7 +633,7 @@ def find_client(text: str, configured: Clients) -> Client:
     return client
 
 
-def describe_redefinition(name: str, configured: Clients) -> str | None:
+def describe_client_override(name: str, configured: Clients) -> str | None:
     client = configured.get(name.strip())
     if client is None or replace(client, price=None) == BUILT_IN.get(client.name):
         return None
@@ -647,55 +645,55 @@ def describe_redefinition(name: str, configured: Clients) -> str | None:
     return f"{FILE} redefines the agent {client.name}: {client.command}"
 
 
-def read_clients(path: str) -> dict[str, Client]:
-    return read_file(path).read_tables(AGENTS, "agent", _parse_client)
+def read_clients(path: str) -> dict[str, AgentClient]:
+    return read_config_file(path).read_tables(AGENTS, "agent", _parse_client)
 
 
-def _parse_client(name: str, table: Table) -> Client:
-    table.only(KEYS)
+def _parse_client(name: str, table: Table) -> AgentClient:
+    table.check_keys(KEYS)
     command = table.text("command", one_line=True)
     built_in = BUILT_IN.get(name)
     if command is None and "command" not in table.values and built_in is None:
-        table.complain(f"{table.label} has no command", hint='add command = "COMMAND"')
-    defaults = (
-        replace(_recognize_client(command), name=name) if command else built_in or Client(name, "")
-    )
+        table.report(f"{table.label} has no command", hint='add command = "COMMAND"')
+    defaults = built_in or AgentClient(name, "")
+    if command:
+        defaults = replace(_recognize_client(command), name=name)
     resume = table.text("resume", defaults.resume, one_line=True)
     if resume is not None and SESSION not in resume:
         hint = f'write {SESSION} where the id belongs, as in resume = "--resume {SESSION}"'
-        table.complain(f"resume of {table.label} has no {SESSION}", "resume", hint=hint)
+        table.report(f"resume of {table.label} has no {SESSION}", "resume", hint=hint)
     prompt = table.choice("prompt", PROMPTS, defaults.prompt)
     output = table.choice("format", FORMATS, defaults.format)
     return replace(defaults, prompt=prompt, format=output, resume=resume, price=_parse_price(table))
 
 
-def _parse_price(table: Table) -> Price | None:
+def _parse_price(table: Table) -> TokenPrice | None:
     price_table = table.subtable(PRICE, f"the price of {table.label}")
     if price_table is None:
         return None
-    price_table.only(_PRICE_KEYS)
+    price_table.check_keys(_PRICE_KEYS)
     for price_key in _PRICE_KEYS[:2]:
         if price_key not in price_table.values:
             hint = f"add {price_key} = US dollars per million tokens"
-            price_table.complain(f"{price_table.label} has no {price_key}", hint=hint)
+            price_table.report(f"{price_table.label} has no {price_key}", hint=hint)
     amounts = dict.fromkeys(_PRICE_KEYS[:2], 0.0)
     for price_key in price_table.values.keys() & set(_PRICE_KEYS):
         amounts[price_key] = price_table.number(price_key, 0.0, 0.0, _MOST_USD)
-    return Price(**amounts)
+    return TokenPrice(**amounts)
 
 
-def _recognize_client(command: str) -> Client:
-    words = _split_words(command)
+def _recognize_client(command: str) -> AgentClient:
+    words = _split_command_words(command)
     name = os.path.basename(words[0]) if words else ""
     if name == AIDER:
-        return Client(name, command, ARGUMENT if words[-1] in _MESSAGE else STDIN, AIDER)
+        return AgentClient(name, command, ARGUMENT if words[-1] in _MESSAGE else STDIN, AIDER)
     built_in = BUILT_IN.get(name) if name in DIALECTS else None
-    if built_in is None or not DIALECTS[name].asks_for_messages(words[1:]):
-        return Client(name or "the agent", command)
+    if built_in is None or not DIALECTS[name].requests_json_output(words[1:]):
+        return AgentClient(name or "the agent", command)
     return replace(built_in, command=command)
 
 
-def _split_words(command: str) -> list[str]:
+def _split_command_words(command: str) -> list[str]:
     # Returns [] unless the command is a single call of a program.
     if "\n" in command:
         return []

@@ -16,9 +16,9 @@ from gitckpt.durable.command import process_tree
 from gitckpt.durable.command.watchdog import (
     SupervisorEnded,
     Watchdog,
-    drain,
-    end_leftovers,
-    make_end_error,
+    end_leftover_processes,
+    make_cannot_end_error,
+    read_available_bytes,
 )
 from gitckpt.model.errors import BusyError, CkptError, WorktreeError
 from gitckpt.model.values import dataclass
@@ -46,7 +46,7 @@ class CommandResult:
     seconds: float  # the run time of the shell
 
 
-def last_line(tail: str) -> str:
+def error_line(tail: str) -> str:
     """Return ": " and the last error line of an output, or else its last line."""
     lines = [line.strip() for line in tail.splitlines() if line.strip()][-_LAST_LINES:]
     error_lines = [line for line in lines if line.lower().startswith(_ERRORS)]
@@ -82,7 +82,8 @@ def run_command(
     """Run a shell command until it ends, then end the processes that it left behind.
 
     `output` gets the output, and `tick` the elapsed seconds about once a second. If either raises
-    an exception, the command is ended. While `idles` is true, output counts as silence.
+    an exception, the command is ended. While `idles` returns
+    true, output does not reset the idle timeout.
     """
     if not os.access(directory, os.X_OK):
         problem = "permission denied" if os.path.isdir(directory) else "no such directory"
@@ -93,26 +94,26 @@ def run_command(
     running = None
     try:
         start_time = time.monotonic()
-        watchdog.launch(command, directory, env)
+        watchdog.launch_command(command, directory, env)
         running = _RunningCommand(watchdog, output, tick, idles, start_time)
-        ended_by = running.wait(patience)
-        exit_code = running.finish() if ended_by == EXIT else running.end(patience.grace)
+        ended_by = running.wait_for_exit(patience)
+        exit_code = running.end_leftovers() if ended_by == EXIT else running.end_all(patience.grace)
     except SupervisorEnded:
-        raise _clean_up(watchdog) from None
+        raise _clean_up_and_make_error(watchdog) from None
     except BaseException:
         try:
-            running.abort(patience.grace) if running is not None else watchdog.abandon()
+            running.abort_command(patience.grace) if running is not None else watchdog.end_if_busy()
         except SupervisorEnded:
-            raise _clean_up(watchdog) from None
+            raise _clean_up_and_make_error(watchdog) from None
         raise
     return CommandResult(exit_code, ended_by, running.tail.text(), running.seconds)
 
 
-class Tail:
+class OutputTail:
     def __init__(self) -> None:
         self._bytes = bytearray()
 
-    def add(self, chunk: bytes) -> None:
+    def add_chunk(self, chunk: bytes) -> None:
         self._bytes += chunk
         if len(self._bytes) > 4 * TAIL_BYTES:
             del self._bytes[: -TAIL_BYTES - 1]
@@ -133,7 +134,7 @@ class _RunningCommand:
     def __init__(
         self, watchdog: Watchdog, output: Output, tick: Tick, idles: Idles, start_time: float
     ) -> None:
-        self.tail = Tail()
+        self.tail = OutputTail()
         self.seconds = 0.0
         self._watchdog, self._tick, self._idles = watchdog, tick, idles
         self._output: Output | None = output
@@ -146,43 +147,42 @@ class _RunningCommand:
         for fd in (watchdog.output, watchdog.reports):
             self._poll.register(fd, select.POLLIN)
 
-    def wait(self, patience: Timeouts) -> str:
-        self._read_reports()  # a short command may have ended before `launch` returned
+    def wait_for_exit(self, patience: Timeouts) -> str:
+        self._read_supervisor_reports()  # a short command may have ended during the launch
         while True:
             if self._code is None:
-                self._handle_events(self._find_next_limit(patience)[0])
+                self._handle_events(self._find_next_timeout(patience)[0])
             if self._code is not None:
                 return EXIT
-            limit_time, limit_name = self._find_next_limit(patience)
+            limit_time, limit_name = self._find_next_timeout(patience)
             if time.monotonic() >= limit_time:
                 return limit_name
 
-    def finish(self) -> int:
-        self._wait_for_all(time.monotonic() + _LINGER)
-        return self.end(_LEFTOVER_GRACE)
+    def end_leftovers(self) -> int:
+        self._wait_for_all_to_end(time.monotonic() + _LINGER)
+        return self.end_all(_LEFTOVER_GRACE)
 
-    def end(self, grace: float) -> int:
+    def end_all(self, grace: float) -> int:
         if self._kill_at is None:
             self._kill_at = time.monotonic() + grace
             if not self._have_all_ended:
                 self._watchdog.send_signal(signal.SIGTERM)
                 self._watchdog.send_signal(signal.SIGCONT)  # continue stopped processes
-        self._wait_for_all(self._kill_at)
-        exit_code = self._kill()
-        self._add_output(drain(self._watchdog.output))
+        self._wait_for_all_to_end(self._kill_at)
+        exit_code = self._kill_all_processes()
+        self._add_output(read_available_bytes(self._watchdog.output))
         return exit_code
 
-    def abort(self, grace: float) -> None:
-        """End the command after an exception; kill it if another exception is raised."""
+    def abort_command(self, grace: float) -> None:
         self._tick = None
         try:
             if not self._is_given_up:
-                self.end(grace)
+                self.end_all(grace)
         finally:
             if not self._is_given_up:
-                self._kill()
+                self._kill_all_processes()
 
-    def _find_next_limit(self, patience: Timeouts) -> tuple[float, str]:
+    def _find_next_timeout(self, patience: Timeouts) -> tuple[float, str]:
         limits = (
             (self._started, patience.timeout, TIMEOUT),
             (self._last_output, patience.idle_timeout, IDLE_TIMEOUT),
@@ -195,7 +195,7 @@ class _RunningCommand:
         now = time.monotonic()
         if now >= self._next_tick:
             self._next_tick = now + _TICK
-            self._watchdog.wake()
+            self._watchdog.wake_supervisor()
             if self._tick:
                 self._tick(now - self._started)
         pause_seconds = min(until, self._next_tick) - time.monotonic()
@@ -203,10 +203,10 @@ class _RunningCommand:
         if self._watchdog.output in ready_fds:
             self._add_output(os.read(self._watchdog.output, _CHUNK))
         if self._watchdog.reports in ready_fds:
-            self._read_reports()
+            self._read_supervisor_reports()
 
-    def _read_reports(self) -> None:
-        for report in self._watchdog.read_reports():
+    def _read_supervisor_reports(self) -> None:
+        for report in self._watchdog.read_supervisor_reports():
             event, _, code = report.partition(" ")
             if event == "ended":
                 self._code = int(code)
@@ -217,7 +217,7 @@ class _RunningCommand:
     def _add_output(self, chunk: bytes) -> None:
         if not chunk:
             return
-        self.tail.add(chunk)
+        self.tail.add_chunk(chunk)
         if self._output:
             try:
                 self._output(chunk)
@@ -227,33 +227,33 @@ class _RunningCommand:
         if self._idles is None or not self._idles():
             self._last_output = time.monotonic()
 
-    def _wait_for_all(self, until: float) -> None:
+    def _wait_for_all_to_end(self, until: float) -> None:
         while not self._have_all_ended and time.monotonic() < until:
             self._handle_events(until)
 
-    def _kill(self) -> int:
+    def _kill_all_processes(self) -> int:
         if not self._have_all_ended:
-            self._watchdog.kill()
-            self._wait_for_all(time.monotonic() + _DYING)
+            self._watchdog.kill_command()
+            self._wait_for_all_to_end(time.monotonic() + _DYING)
         if not self._have_all_ended:
-            raise self._give_up()
+            raise self._give_up_and_make_error()
         assert self._code is not None
         return self._code
 
-    def _give_up(self) -> CkptError:
+    def _give_up_and_make_error(self) -> CkptError:
         # The supervisor continues to send SIGKILL.
         self._is_given_up = True
         pid = self._watchdog.pid
         remaining_processes = process_tree.find_descendants({pid}, process_tree.list_processes())
-        self._watchdog.close()
+        self._watchdog.end_supervisor()
         if remaining_processes:
-            return make_end_error(remaining_processes)
+            return make_cannot_end_error(remaining_processes)
         problem = f"the parent process of the command does not respond: process {pid}"
         return BusyError(problem, hint=f"end the process: kill -9 {pid}; then: git ckpt resume")
 
 
-def _clean_up(watchdog: Watchdog) -> CkptError:
-    watchdog.close()
-    end_leftovers(watchdog.tag, older=False)
+def _clean_up_and_make_error(watchdog: Watchdog) -> CkptError:
+    watchdog.end_supervisor()
+    end_leftover_processes(watchdog.tag, older=False)
     problem = "the parent process of the command was killed, so the command was ended"
     return CkptError(problem, hint="find the cause: dmesg; then: git ckpt resume")

@@ -91,7 +91,7 @@ def find_ancestors(pid: int, processes: Mapping[int, Process]) -> set[int]:
     return ancestor_pids
 
 
-def find_processes_with_open(path: str) -> list[Process]:
+def find_processes_with_open_file(path: str) -> list[Process]:
     """Return the other processes that have the file open; [] on systems without /proc."""
     try:
         file_status = os.stat(path)
@@ -112,16 +112,16 @@ def find_processes_with_open(path: str) -> list[Process]:
     return processes_with_file
 
 
-def read_variables(process: Process, names: Iterable[str]) -> dict[str, str]:
+def read_env_variables(process: Process, names: Iterable[str]) -> dict[str, str]:
     assignments = process.line.split(" ")
     if not process.line:
-        assignments = _read_text(f"/proc/{process.pid}/environ").split("\0")
+        assignments = _read_proc_file(f"/proc/{process.pid}/environ").split("\0")
     name_set = frozenset(names)
     split_assignments = (assignment.partition("=") for assignment in assignments)
     return {name: value for name, equals, value in split_assignments if equals and name in name_set}
 
 
-def _read_text(path: str) -> str:
+def _read_proc_file(path: str) -> str:
     try:
         with open(path, "rb") as file:
             return os.fsdecode(file.read())
@@ -157,19 +157,19 @@ def send_signal(process: Process, number: int) -> bool:
 
 
 def describe_process(process: Process) -> str:
-    command = process.line or _read_text(f"/proc/{process.pid}/cmdline")
+    command = process.line or _read_proc_file(f"/proc/{process.pid}/cmdline")
     clean_line = "".join(character if character.isprintable() else " " for character in command)
     short_line = " ".join(clean_line.split())
     return f"{process.pid} ({short_line[:_SHOWN]})" if short_line else str(process.pid)
 
 
-def is_working_in(program: str, directory: str) -> bool | None:
+def is_program_working_in(program: str, directory: str) -> bool | None:
     """Return whether another process of `program` works below `directory`, or None."""
     if not os.path.exists(_SELF):
         return None  # ps(1) does not show current directories
     top_directory = os.path.realpath(directory)
     for pid_text in filter(str.isdigit, os.listdir("/proc")):
-        stat_head, _, stat_fields = _read_text(f"/proc/{pid_text}/stat").rpartition(")")
+        stat_head, _, stat_fields = _read_proc_file(f"/proc/{pid_text}/stat").rpartition(")")
         program_name = stat_head.partition("(")[2]
         if program_name != program and not program_name.startswith(f"{program}-"):
             continue
@@ -207,7 +207,7 @@ class ProcessTree:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake_fd, warn_on_full_buffer=False)
 
-    def begin_command(self, leader: int) -> None:
+    def track_process_group(self, leader: int) -> None:
         self._leader = leader
         self._has_leader = self._has_children = True
         self._known = {}
@@ -228,7 +228,7 @@ class ProcessTree:
         self._known = {pid: processes[pid].start for pid in pids}
         return [processes[pid] for pid in sorted(pids)]
 
-    def send_signal(self, number: int) -> None:
+    def send_signal_to_all(self, number: int) -> None:
         if self._has_leader:
             try:
                 os.killpg(self._leader, number)  # also reaches processes that are just being forked
@@ -239,7 +239,7 @@ class ProcessTree:
             if not self._has_leader or process.group != self._leader:
                 send_signal(process, number)
 
-    def reap(self) -> list[tuple[int, int]]:
+    def reap_children(self) -> list[tuple[int, int]]:
         try:
             os.read(self.wakeup, _CHUNK)
         except BlockingIOError:
@@ -261,7 +261,7 @@ class ProcessTree:
             return True  # the parent of the process may have ended since
         if self._leader and process.group == self._leader:
             return True
-        return bool(self._tag) and read_variables(process, self._tag) == self._tag
+        return bool(self._tag) and read_env_variables(process, self._tag) == self._tag
 
 
 def _read_process(pid: int) -> Process | None:
@@ -278,9 +278,9 @@ def _read_process(pid: int) -> Process | None:
 
 def _list_with_ps() -> dict[int, Process]:
     # ps(1) shows the environments of the user's own processes after their commands.
-    from gitckpt.git.process import Child, environment
+    from gitckpt.git.process import Child, git_environment
 
-    ps_child = Child([*_PS, *_COLUMNS], environment())
+    ps_child = Child([*_PS, *_COLUMNS], git_environment())
     processes = {}
     for line in ps_child.communicate().out.decode("utf-8", "surrogateescape").splitlines():
         columns = line.split(None, 9)

@@ -36,7 +36,7 @@ GRACE = 0.5  # seconds from SIGTERM to SIGKILL after the driver's death
 
 _BOOTSTRAP = (
     "import sys; sys.path.insert(0, sys.argv[1]);"
-    " from gitckpt.durable.command.supervisor import main; main(sys.argv[2:])"
+    " from gitckpt.durable.command.supervisor import run_supervisor; run_supervisor(sys.argv[2:])"
 )
 _PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 _CHUNK = 65536
@@ -44,26 +44,25 @@ _IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _RESET = (*_IGNORED, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
 
 
-def build_command(variables: Iterable[str]) -> list[str]:
-    """Return the command line of a supervisor; `variables` are arguments of `main`."""
+def build_supervisor_command(variables: Iterable[str]) -> list[str]:
     import_directory = __file__
     for _ in range(4):
         import_directory = os.path.dirname(import_directory)
     return [sys.executable, "-I", "-S", "-c", _BOOTSTRAP, import_directory, *variables]
 
 
-def main(tag_names: list[str]) -> NoReturn:
+def run_supervisor(tag_names: list[str]) -> NoReturn:
     """Run the supervisor; environment variables called `tag_names` mark its commands."""
     for signal_number in _IGNORED:
         signal.signal(signal_number, signal.SIG_IGN)
     for fd in (REPORTS, DRIVER_END):
         os.set_inheritable(fd, False)
     tree = ProcessTree(adopts=adopt_orphans(), tag={name: os.environ[name] for name in tag_names})
-    Supervisor(tree).serve()
+    CommandSupervisor(tree).serve_until_driver_dies()
     os._exit(0)
 
 
-class Supervisor:
+class CommandSupervisor:
     def __init__(self, tree: ProcessTree) -> None:
         self._tree, self._orders, self._shell = tree, b"", 0
         self._is_running = self._has_signaled = self._is_driver_dead = False
@@ -74,7 +73,7 @@ class Supervisor:
         self._poll.register(ORDERS, select.POLLIN)
         self._poll.register(tree.wakeup, select.POLLIN)
 
-    def serve(self) -> None:
+    def serve_until_driver_dies(self) -> None:
         while self._is_running or not self._is_driver_dead:
             pause = self._find_poll_timeout()
             poll_events = self._poll.poll(None if pause is None else max(pause, 0.001) * 1000)
@@ -83,7 +82,7 @@ class Supervisor:
                 self._read_orders()
             if DRIVER_END in ready_fds:
                 os.read(DRIVER_END, _CHUNK)
-            for pid, status in self._tree.reap():
+            for pid, status in self._tree.reap_children():
                 if pid == self._shell:
                     self._shell = 0
                     self._send_report(f"ended {os.waitstatus_to_exitcode(status)}")
@@ -103,7 +102,7 @@ class Supervisor:
             self._is_running, self._kill_at = False, None
             self._send_report("alone")
         elif self._kill_at is not None and time.monotonic() >= self._kill_at:
-            self._tree.send_signal(signal.SIGKILL)
+            self._tree.send_signal_to_all(signal.SIGKILL)
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     def _read_orders(self) -> None:
@@ -119,13 +118,13 @@ class Supervisor:
         self._is_driver_dead = True
         if self._is_running:
             if not self._has_signaled:
-                self._signal_all(signal.SIGTERM)
-                self._signal_all(signal.SIGCONT)
+                self._signal_descendants(signal.SIGTERM)
+                self._signal_descendants(signal.SIGCONT)
             self._set_kill_time(time.monotonic() + GRACE)
 
-    def _signal_all(self, number: int) -> None:
+    def _signal_descendants(self, number: int) -> None:
         self._has_signaled = True
-        self._tree.send_signal(number)
+        self._tree.send_signal_to_all(number)
 
     def _set_kill_time(self, moment: float) -> None:
         self._kill_at = moment if self._kill_at is None else min(moment, self._kill_at)
@@ -141,7 +140,7 @@ class Supervisor:
             if order_verb == b"start":
                 self._start_command(*payload[:payload_size].split(b"\0"))
             elif order_verb == b"signal" and self._is_running:
-                self._signal_all(int(argument))
+                self._signal_descendants(int(argument))
             elif order_verb == b"kill" and self._is_running:
                 self._set_kill_time(0)
 
@@ -160,7 +159,7 @@ class Supervisor:
             return
         finally:
             os.chdir("/")
-        self._tree.begin_command(self._shell)
+        self._tree.track_process_group(self._shell)
         self._is_running, self._has_signaled, self._kill_at, self._pause = True, False, None, _PAUSE
         self._send_report(f"started {self._shell}")
 

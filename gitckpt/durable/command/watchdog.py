@@ -35,7 +35,7 @@ _GRACE, _KILL_WAIT, _SHOWN = 2.0, 3.0, 5  # seconds, seconds, processes
 
 
 @dataclass(frozen=True, slots=True)
-class EnvTag:
+class DriverEnvTag:
     """Environment variables by which the processes of one driver of a run are found."""
 
     run: str
@@ -43,7 +43,7 @@ class EnvTag:
     directory: str  # the common directory of the repository
 
     @property
-    def variables(self) -> dict[str, str]:
+    def env_variables(self) -> dict[str, str]:
         lease_variables = {RUN_VARIABLE: self.run, FENCE_VARIABLE: str(self.token)}
         return {**lease_variables, REPOSITORY_VARIABLE: self.repository_id}
 
@@ -59,28 +59,28 @@ class _Leftovers(NamedTuple):
     supervisors: list[Process]  # only those whose driver is dead
 
 
-def end_leftovers(tag: EnvTag, *, older: bool = True) -> list[str]:
+def end_leftover_processes(tag: DriverEnvTag, *, older: bool = True) -> list[str]:
     """End the processes that earlier drivers of a run left; return their descriptions.
 
     If `older` is false, ends the processes of the driver with this tag instead. Raises BusyError if
     a process does not end.
     """
-    scanner = _Scanner(tag, older=older)
+    scanner = _LeftoverScanner(tag, older=older)
     leftovers = scanner.find_leftovers()
     ended_processes = [process_tree.describe_process(process) for process in leftovers.tools]
     if leftovers.supervisors:
         # Let supervisors end their tools: many programs stop cleaning up at a second SIGTERM.
-        leftovers = scanner.wait_for_end(_WATCHDOG_WAIT)
+        leftovers = scanner.wait_for_leftovers_to_end(_WATCHDOG_WAIT)
     if any(leftovers):
         for process in leftovers.tools:
             process_tree.send_signal(process, signal.SIGTERM)
         for process in (*leftovers.tools, *leftovers.supervisors):
             process_tree.send_signal(process, signal.SIGCONT)
-        leftovers = scanner.wait_for_end(_GRACE)
+        leftovers = scanner.wait_for_leftovers_to_end(_GRACE)
     deadline = time.monotonic() + _KILL_WAIT
     while any(leftovers):
         if time.monotonic() > deadline:
-            raise make_end_error(leftovers.tools or leftovers.supervisors)
+            raise make_cannot_end_error(leftovers.tools or leftovers.supervisors)
         for process in leftovers.tools:
             process_tree.send_signal(process, signal.SIGKILL)
         time.sleep(_PAUSE)
@@ -88,7 +88,7 @@ def end_leftovers(tag: EnvTag, *, older: bool = True) -> list[str]:
     return ended_processes
 
 
-def make_end_error(processes: Sequence[Process]) -> BusyError:
+def make_cannot_end_error(processes: Sequence[Process]) -> BusyError:
     names = join_first([process_tree.describe_process(process) for process in processes], _SHOWN)
     pids = " ".join(str(process.pid) for process in processes[:_SHOWN])
     message = f"cannot end processes of an earlier attempt, which may still change files: {names}"
@@ -96,13 +96,13 @@ def make_end_error(processes: Sequence[Process]) -> BusyError:
     return BusyError(message, hint=hint)
 
 
-class _Scanner:
-    def __init__(self, tag: EnvTag, *, older: bool) -> None:
+class _LeftoverScanner:
+    def __init__(self, tag: DriverEnvTag, *, older: bool) -> None:
         self._tag, self._older = tag, older
         # Start times by pid: an untagged process may lose the parent through which it was found.
         self._tool_starts: dict[int, str] = {}
 
-    def wait_for_end(self, seconds: float) -> _Leftovers:
+    def wait_for_leftovers_to_end(self, seconds: float) -> _Leftovers:
         deadline = time.monotonic() + seconds
         while any(leftovers := self.find_leftovers()) and time.monotonic() < deadline:
             time.sleep(_PAUSE)
@@ -118,7 +118,7 @@ class _Scanner:
         tools = {pid for pid, start in starts if pid in processes and processes[pid].start == start}
         driver_names: dict[int, str] = {}
         for pid in tagged_pids & processes.keys():
-            variables = process_tree.read_variables(processes[pid], _VARIABLES)
+            variables = process_tree.read_env_variables(processes[pid], _VARIABLES)
             if variables.get(REPOSITORY_VARIABLE) == repository and self._matches_tag(variables):
                 if WATCHDOG_VARIABLE in variables:
                     driver_names[pid] = variables[WATCHDOG_VARIABLE]
@@ -152,7 +152,7 @@ class SupervisorEnded(Exception):
 class Watchdog:
     """Starts commands, one at a time; a supervisor ends them when this process dies."""
 
-    def __init__(self, tag: EnvTag) -> None:
+    def __init__(self, tag: DriverEnvTag) -> None:
         self.tag = tag  # marks commands, so that a later attempt finds them
         self.pid = 0  # of the supervisor; 0 without one
         self.output = self.reports = self._orders = -1
@@ -160,29 +160,28 @@ class Watchdog:
         self._used_at = time.monotonic()
         self._is_busy = False
 
-    def prepare(self) -> None:
-        self.abandon()
-        if self._orders < 0 or self._has_ended():
-            self.close()
+    def prepare_supervisor(self) -> None:
+        self.end_if_busy()
+        if self._orders < 0 or self._has_supervisor_ended():
+            self.end_supervisor()
             self._start_supervisor()
 
-    def abandon(self) -> None:
+    def end_if_busy(self) -> None:
         """End the supervisor if its last command may still be running."""
         if self._is_busy:
-            self.close()
+            self.end_supervisor()
 
-    def launch(self, command: str, directory: str, env: Mapping[str, str]) -> None:
-        """Start a shell command, with the variables of `self.tag` in its environment."""
-        order = _encode_order(command, directory, {**env, **self.tag.variables})
-        self.prepare()
-        drain(self.output)
+    def launch_command(self, command: str, directory: str, env: Mapping[str, str]) -> None:
+        order = _encode_order(command, directory, {**env, **self.tag.env_variables})
+        self.prepare_supervisor()
+        read_available_bytes(self.output)
         self._is_busy = True  # an interrupt may leave half an order or an unread report
         self._send_order(order)
         while b"\n" not in self._unread:
             if _is_readable(self.reports, _TICK):
                 self._receive_reports()
             else:
-                self.wake()
+                self.wake_supervisor()
         report, _, self._unread = self._unread.partition(b"\n")
         report_verb, *report_words = report.decode(errors="replace").split(" ", 3)
         if report_verb == "error":
@@ -193,10 +192,10 @@ class Watchdog:
     def send_signal(self, number: int) -> None:
         self._send_order(b"signal %d\n" % number)
 
-    def kill(self) -> None:
+    def kill_command(self) -> None:
         self._send_order(b"kill\n")
 
-    def wake(self) -> None:
+    def wake_supervisor(self) -> None:
         """Continue the supervisor with SIGCONT, because its command may have stopped it."""
         self._used_at = time.monotonic()
         if self.pid:  # not reaped yet, so the pid is not reused
@@ -207,24 +206,23 @@ class Watchdog:
     def idle_seconds(self) -> float:
         return time.monotonic() - self._used_at
 
-    def read_reports(self) -> list[str]:
-        """Return the new reports of the supervisor, such as `ended 0` or `alone`."""
+    def read_supervisor_reports(self) -> list[str]:
         if _is_readable(self.reports):
             self._receive_reports()
         *lines, self._unread = self._unread.split(b"\n")
         self._is_busy = self._is_busy and b"alone" not in lines
         return [line.decode() for line in lines]
 
-    def close(self) -> None:
+    def end_supervisor(self) -> None:
         """End the supervisor and all processes of its command; wait a few seconds for it."""
-        self.wake()
+        self.wake_supervisor()
         for fd in (self._orders, self.output, self.reports):
             if fd >= 0:
                 os.close(fd)
         self._orders = self.output = self.reports = -1
         self._unread, self._is_busy = b"", False
         deadline, pause_seconds = time.monotonic() + supervisor.GRACE + _DYING, 0.001
-        while not self._has_ended() and time.monotonic() < deadline:
+        while not self._has_supervisor_ended() and time.monotonic() < deadline:
             time.sleep(pause_seconds)
             pause_seconds = min(2 * pause_seconds, 0.02)
         self.pid = 0  # if still running: the next attempt ends its descendants
@@ -233,9 +231,9 @@ class Watchdog:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
+        self.end_supervisor()
 
-    def _has_ended(self) -> bool:
+    def _has_supervisor_ended(self) -> bool:
         try:
             if self.pid and os.waitpid(self.pid, os.WNOHANG)[0]:
                 self.pid = 0
@@ -244,7 +242,7 @@ class Watchdog:
         return not self.pid
 
     def _send_order(self, order: bytes) -> None:
-        self.wake()
+        self.wake_supervisor()
         unsent_bytes = memoryview(order)
         try:
             while unsent_bytes and self._orders >= 0:
@@ -267,9 +265,9 @@ class Watchdog:
         reports, child_reports = _make_pipe()
         child_fds = (child_orders, child_output, child_output, child_reports, output)
         dup_actions = [(os.POSIX_SPAWN_DUP2, fd, child_fd) for child_fd, fd in enumerate(child_fds)]
-        variables = self.tag.variables
+        variables = self.tag.env_variables
         env = {**os.environ, **variables, WATCHDOG_VARIABLE: process_tree.current_process_name()}
-        argv = supervisor.build_command(variables)
+        argv = supervisor.build_supervisor_command(variables)
         # A new process group: Ctrl-C is for the driver. The same session: ssh asks on its terminal.
         options: dict[str, Any] = {"setpgroup": 0, "setsigdef": _DEFAULT_SIGNALS, "setsigmask": []}
         try:
@@ -292,7 +290,7 @@ def _is_readable(fd: int, milliseconds: int = 0) -> bool:
     return bool(poller.poll(milliseconds))
 
 
-def drain(fd: int) -> bytes:
+def read_available_bytes(fd: int) -> bytes:
     available_bytes = b""
     while _is_readable(fd) and (chunk := os.read(fd, _CHUNK)):
         available_bytes += chunk

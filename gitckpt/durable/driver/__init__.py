@@ -2,5 +2,5 @@
 
 Public modules:
     pipelines: `Pipelines`, which previews, starts and resumes runs of pipelines.
-    driver: `Driver`, the built-in steps, and the options for starting and resuming a run.
+    driver: `RunDriver`, the built-in steps, and the options for starting and resuming a run.
 """

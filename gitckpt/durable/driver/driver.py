@@ -9,19 +9,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from types import NoneType
 from typing import Any, TypedDict
 
-from gitckpt.durable.agent.clients import PRICE, Client, Clients, find_client
-from gitckpt.durable.command.watchdog import EnvTag, Watchdog
+from gitckpt.durable.agent.clients import PRICE, AgentClient, Clients, find_client
+from gitckpt.durable.command.watchdog import DriverEnvTag, Watchdog
 from gitckpt.durable.phases import command
-from gitckpt.durable.phases.options import PLAN, generate_branch, read_plan
+from gitckpt.durable.phases.options import PLAN, generate_branch_name, read_plan
 from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.durable.pipeline import launch
 from gitckpt.durable.pipeline.definition import PRESET, PhaseDefinition, PipelineDefinition, Texts
-from gitckpt.durable.pipeline.launch import Context, RunInputs, fill_placeholders, text_values
+from gitckpt.durable.pipeline.launch import PhaseContext, RunInputs, fill_placeholders, state_texts
 from gitckpt.durable.run import attempts
 from gitckpt.durable.run.attempts import PhaseBlocked, PhaseFailed, PhaseResult
 from gitckpt.durable.run.run import Run, session_of
 from gitckpt.git.repository import Repository
-from gitckpt.model.arguments import join_first, require, require_callable, shell_word
+from gitckpt.model.arguments import join_first, require_callable, require_type, shell_quoted
 from gitckpt.model.checkpoint import Attempt, Checkpoint
 from gitckpt.model.document import shorten_message
 from gitckpt.model.errors import CkptError, UsageError
@@ -46,25 +46,25 @@ class ResumeOptions(RunOptions, total=False):
     inputs: Texts  # new values by input name; other inputs stay the same
 
 
-def _run_loop(context: Context) -> PhaseResult:
-    from gitckpt.durable.phases.loop.loop import Loop
+def _run_loop(context: PhaseContext) -> PhaseResult:
+    from gitckpt.durable.phases.loop.loop import AgentLoop
 
-    return Loop(context).perform()
+    return AgentLoop(context).run_iterations()
 
 
-def _run_review(context: Context) -> PhaseResult:
+def _run_review(context: PhaseContext) -> PhaseResult:
     from gitckpt.durable.phases.review.phase import perform_review
 
     return perform_review(context)
 
 
-def _ask_agent(context: Context) -> PhaseResult:
-    from gitckpt.durable.phases.command import call_agent
+def _ask_agent(context: PhaseContext) -> PhaseResult:
+    from gitckpt.durable.phases.command import perform_agent_phase
 
-    return call_agent(context)
+    return perform_agent_phase(context)
 
 
-def _require_plan(run_inputs: RunInputs, _: Callable[[str], str]) -> None:
+def _require_plan_input(run_inputs: RunInputs, _: Callable[[str], str]) -> None:
     if not run_inputs.inputs.get(PLAN):
         raise UsageError("there is no plan", hint="name a file: git ckpt run PLAN, or -i plan=PLAN")
 
@@ -72,22 +72,23 @@ def _require_plan(run_inputs: RunInputs, _: Callable[[str], str]) -> None:
 def _require_loop_options(run_inputs: RunInputs, option: Callable[[str], str]) -> None:
     from gitckpt.durable.phases.loop import loop
 
-    loop.parse_options(option)
+    loop.parse_loop_options(option)
     try:
-        loop.require_valid(run_inputs.contents.get("prompt", b"").decode("utf-8", "replace"))
+        template = run_inputs.contents.get("prompt", b"").decode("utf-8", "replace")
+        loop.require_valid_template(template)
     except PhaseFailed as error:
         raise UsageError(error.message, hint=error.hint) from None
 
 
 def _require_review_options(_: RunInputs, option: Callable[[str], str]) -> None:
-    from gitckpt.durable.phases.review.phase import parse_options
+    from gitckpt.durable.phases.review.phase import parse_review_options
 
-    parse_options(option)
+    parse_review_options(option)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:  # a built-in step, which phases name in `use`
-    action: Callable[[Context], PhaseResult]
+class BuiltInStep:  # a built-in step, which phases name in `use`
+    action: Callable[[PhaseContext], PhaseResult]
     options: str = ""  # names of options in the phase's `with`, separated by spaces
     progress_keys: tuple[str, ...] = ()  # keys of the run's state that hold the step's progress
     # Raises UsageError if the step would fail at once; gets the inputs and a getter of options.
@@ -101,11 +102,13 @@ _REVIEW_OPTIONS = "task title coder reviewer lint lint_retries filters epic max_
 _REVIEW_OPTIONS += "agent_timeout force"
 
 STEPS = {
-    "read plan": Step(read_plan, require=_require_plan),
-    "generate branch": Step(generate_branch),
-    "agent": Step(_ask_agent, "agent prompt agent_timeout", required="prompt"),
-    "loop": Step(_run_loop, _LOOP_OPTIONS, ("loop",), _require_loop_options, required="plan"),
-    "review": Step(_run_review, _REVIEW_OPTIONS, ("review",), _require_review_options),
+    "read plan": BuiltInStep(read_plan, require=_require_plan_input),
+    "generate branch": BuiltInStep(generate_branch_name),
+    "agent": BuiltInStep(_ask_agent, "agent prompt agent_timeout", required="prompt"),
+    "loop": BuiltInStep(
+        _run_loop, _LOOP_OPTIONS, ("loop",), _require_loop_options, required="plan"
+    ),
+    "review": BuiltInStep(_run_review, _REVIEW_OPTIONS, ("review",), _require_review_options),
 }
 
 OPTIONS = {name: tuple(step.options.split()) for name, step in STEPS.items()}
@@ -141,13 +144,12 @@ _CRITERIA = ("acceptance_criteria", "acceptanceCriteria")
 
 
 def phases_to_skip(definition: PipelineDefinition, run_inputs: RunInputs) -> dict[str, str]:
-    """Return the phases that the inputs make unnecessary: a map from name to reason."""
-    reasons = {}
+    skips = {}
     for phase in definition.phases:
         for name in reversed(phase.skip_with):
             if run_inputs.inputs.get(name):
-                reasons[phase.name] = f"{name} is given: {run_inputs.inputs[name]}"
-    return reasons | _skips_in_rlm(definition, run_inputs) if definition.name == _RLM else reasons
+                skips[phase.name] = f"{name} is given: {run_inputs.inputs[name]}"
+    return skips | _find_rlm_skips(definition, run_inputs) if definition.name == _RLM else skips
 
 
 def require_question(definition: PipelineDefinition, run_inputs: RunInputs, skips: Texts) -> None:
@@ -157,7 +159,7 @@ def require_question(definition: PipelineDefinition, run_inputs: RunInputs, skip
         raise UsageError("phase 'research' needs the input question", hint=hint)
 
 
-def _skips_in_rlm(definition: PipelineDefinition, run_inputs: RunInputs) -> dict[str, str]:
+def _find_rlm_skips(definition: PipelineDefinition, run_inputs: RunInputs) -> dict[str, str]:
     plan_path = run_inputs.inputs.get(_PLAN, "")
     phase_names = [phase.name for phase in definition.phases]
     if plan_path.endswith(".md"):
@@ -166,7 +168,8 @@ def _skips_in_rlm(definition: PipelineDefinition, run_inputs: RunInputs) -> dict
     if input_name not in run_inputs.contents:
         return {}
     try:
-        has_criteria = _has_criteria(json.loads(run_inputs.contents[input_name]), is_child=False)
+        content = json.loads(run_inputs.contents[input_name])
+        has_criteria = _has_acceptance_criteria(content, is_child=False)
     except (ValueError, RecursionError) as error:
         message = f"the input {input_name} is not JSON: {run_inputs.inputs[input_name]}: {error}"
         raise UsageError(message, hint="correct the file, then start the run again") from None
@@ -174,15 +177,15 @@ def _skips_in_rlm(definition: PipelineDefinition, run_inputs: RunInputs) -> dict
     return dict.fromkeys(phase_names[:2], reason) if has_criteria else {}
 
 
-def _has_criteria(node: Any, *, is_child: bool) -> bool:
+def _has_acceptance_criteria(node: Any, *, is_child: bool) -> bool:
     if isinstance(node, list):
-        return any(_has_criteria(item, is_child=is_child) for item in node)
+        return any(_has_acceptance_criteria(item, is_child=is_child) for item in node)
     if not isinstance(node, dict):
         return False
     if is_child and any(node.get(key) for key in _CRITERIA):
         return True
     children = [(child, is_child or key in _CHILDREN) for key, child in node.items()]
-    return any(_has_criteria(child, is_child=is_child) for child, is_child in children)
+    return any(_has_acceptance_criteria(child, is_child=is_child) for child, is_child in children)
 
 
 # Trust: a run that was recorded in another repository needs approval before it continues.
@@ -191,7 +194,7 @@ _MAX_SHOWN = 100  # characters shown of a command
 _CUT_MARK = ", cut)"
 
 
-def list_commands(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
+def list_remaining_commands(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
     pipeline = checkpoint.pipeline
     if pipeline is None or pipeline.name is None:
         return []
@@ -228,27 +231,26 @@ def placeholder_values(
     newest: Checkpoint, definition: PipelineDefinition, inputs: Texts
 ) -> dict[str, str]:
     run_inputs = newest.pipeline.inputs if newest.pipeline is not None else {}
-    return {**text_values(newest.state), **definition.inputs, **run_inputs, **inputs}
+    return {**state_texts(newest.state), **definition.inputs, **run_inputs, **inputs}
 
 
 def approve_agents(
     repository: Repository, definition: PipelineDefinition, values: Texts, clients: Clients
 ) -> None:
     digests = set(map(_digest_of, find_called_clients(definition, values, clients)))
-    if new_digests := digests - settings.approved_digests(repository):
+    if new_digests := digests - settings.read_approved_digests(repository):
         settings.record_approval(repository, new_digests)
 
 
-def require_approved(repository: Repository, run: str, called: Iterable[Client]) -> None:
-    """Raise `Changed` if a run calls an agent that was not approved on this machine."""
-    digests = settings.approved_digests(repository)
-    new_clients = [client for client in dict.fromkeys(called) if _digest_of(client) not in digests]
+def require_approved_agents(repository: Repository, run: str, used: Iterable[AgentClient]) -> None:
+    digests = settings.read_approved_digests(repository)
+    new_clients = [client for client in dict.fromkeys(used) if _digest_of(client) not in digests]
     if new_clients:
         changes = [f"the agent {client.name} is {client.command}" for client in new_clients]
         raise attempts.Changed(run, changes)
 
 
-def require_installed(
+def require_installed_agents(
     definition: PipelineDefinition, skipped: Collection[str], values: Texts, clients: Clients
 ) -> None:
     for phase in definition.phases:
@@ -260,20 +262,18 @@ def require_installed(
         for role in _ROLES if phase.use else ():
             try:
                 name = fill_placeholders(phase.options.get(role, ""), values)
-                program = find_client(name, clients).find_missing(env, ".") if name else None
+                tool = find_client(name, clients).find_missing_program(env, ".") if name else None
             except (KeyError, UsageError):
                 continue  # the phase itself reports unknown values and bad commands
-            if program is not None and (os.sep not in program or os.path.isabs(program)):
-                hint = (
-                    f"install it, or choose another {role}: --{role} CLIENT of git ckpt loop and "
-                )
-                hint += f"review, -i {role}=CLIENT of git ckpt run"
-                raise attempts.AgentUnusable(f"the {role} is not installed: {program}", hint=hint)
+            if tool is not None and (os.sep not in tool or os.path.isabs(tool)):
+                hint = f"install it, or choose another {role}: --{role} CLIENT of git ckpt loop "
+                hint += f"and review, -i {role}=CLIENT of git ckpt run"
+                raise attempts.AgentUnusable(f"the {role} is not installed: {tool}", hint=hint)
 
 
 def find_called_clients(
     definition: PipelineDefinition, values: Texts, clients: Clients
-) -> Iterator[Client]:
+) -> Iterator[AgentClient]:
     for phase in definition.phases:
         for role in _ROLES if phase.use and clients else ():
             client_name = _fill_or_empty(phase.options.get(role, ""), values)
@@ -300,7 +300,7 @@ def _fill_or_empty(text: str, values: Texts) -> str:
         return ""  # `text` uses a value of the state, which is unknown before the phase
 
 
-def _digest_of(client: Client) -> str:
+def _digest_of(client: AgentClient) -> str:
     field_values = [getattr(client, name) for name in client.__match_args__ if name != PRICE]
     return settings.digest_of("agents", field_values)
 
@@ -338,19 +338,19 @@ class Observer:
         return EXIT, ""
 
 
-def make_hint(error: PhaseFailed, run: Run) -> str:
+def hint_after_failure(error: PhaseFailed, run: Run) -> str:
     resume = f"git ckpt resume {run.id}"
     if isinstance(error, attempts.DeadlineReached):
         return f"to give it more time: {resume} --timeout 1h"
     if isinstance(error, PhaseBlocked) and run.last_attempt is not None:
-        return f"solve the problem, then: {resume} --from {shell_word(run.last_attempt.phase)}"
+        return f"solve the problem, then: {resume} --from {shell_quoted(run.last_attempt.phase)}"
     if isinstance(error, attempts.Cancelled):
         return f"to continue: {resume}"
     return f"see more: git ckpt status {run.id}; to continue: {resume}"
 
 
-def require_observer(observer: Observer | None) -> Observer:
-    require("observer", observer, (Observer, NoneType), "an Observer")
+def require_valid_observer(observer: Observer | None) -> Observer:
+    require_type("observer", observer, (Observer, NoneType), "an Observer")
     for name in vars(Observer) if observer is not None else ():
         if not name.startswith("_"):
             require_callable(f"observer.{name}", getattr(observer, name))
@@ -363,7 +363,7 @@ class DriveResult:
     after: str | None = None  # phase after which the run paused, or the deferred phase
 
 
-class Driver:
+class RunDriver:
     def __init__(
         self,
         run: Run,
@@ -380,14 +380,15 @@ class Driver:
         self._announce = functools.cache(observer.warn)  # shows each sentence only once
         self._reported_suspects: set[str] = set()
 
-    def drive(self) -> DriveResult:
+    def drive_run(self) -> DriveResult:
         session = self._session
-        tag = EnvTag(session.id, session.hold.lease.token, session.store.repository.common_dir)
+        token, directory = session.hold.lease.token, session.store.repository.common_dir
+        tag = DriverEnvTag(session.id, token, directory)
         try:
             with Watchdog(tag) as watchdog:
                 return self._drive_phases(watchdog)
         finally:
-            self._report_last_end()
+            self._report_last_ended_phase()
 
     def _drive_phases(self, watchdog: Watchdog) -> DriveResult:
         phases, position = self._definition.phases, 0
@@ -397,7 +398,7 @@ class Driver:
                 position += 1
                 continue
             if phase.name in self._skipped:
-                self._report_last_end()
+                self._report_last_ended_phase()
                 self._run.skip(phase.name, message=shorten_message(self._skipped[phase.name]))
                 self._observer.ended(phase.name, "skipped", None)
                 continue
@@ -413,7 +414,7 @@ class Driver:
 
     def _pauses_after(self, phase: PhaseDefinition) -> bool:
         autonomy = self._session.pipeline.autonomy or self._definition.autonomy
-        ends_group = autonomy == pipelines.BATCH and self._definition.ends_group(phase.name)
+        ends_group = autonomy == pipelines.BATCH and self._definition.ends_phase_group(phase.name)
         return autonomy == pipelines.CHECKPOINT or ends_group
 
     def _repeat_phase(self, phase: PhaseDefinition, answer: str, revision: str) -> None:
@@ -432,62 +433,60 @@ class Driver:
         phase_options = attempts.PhaseOptions(phase.retries, (PhaseFailed,), *other_options)
         session, observer = self._session, self._observer
 
-        def action(attempt: Attempt) -> PhaseResult:
-            self._report_last_end()
-            launch.require_unchanged_copies(session, self._definition)
+        def perform_attempt(attempt: Attempt) -> PhaseResult:
+            self._report_last_ended_phase()
+            launch.require_unchanged_input_copies(session, self._definition)
             observer.begins(phase.name, attempt.number, position + 1, len(self._definition.phases))
             callbacks = (observer.output, observer.tick, self._agents, self._announce)
-            context = Context(session, self._definition, phase, attempt, watchdog, *callbacks)
+            context = PhaseContext(session, self._definition, phase, attempt, watchdog, *callbacks)
             perform_step = (
-                STEPS[phase.use].action if phase.use is not None else command.perform_command
+                STEPS[phase.use].action if phase.use is not None else command.perform_command_phase
             )
             return perform_step(context)
 
         last = session.last_attempt
         if last is not None and last.phase == phase.name and last.ended == attempts.BLOCKED:
-            retry_command = f"git ckpt resume {session.id} --from {shell_word(phase.name)}"
+            retry_command = f"git ckpt resume {session.id} --from {shell_quoted(phase.name)}"
             hint = f"see why: git ckpt status {session.id}; then: {retry_command}"
             raise PhaseBlocked(f"phase {phase.name!r} of run {session.id} is blocked", hint=hint)
-        watchdog.prepare()  # starts the watchdog while the start of the phase is recorded
+        watchdog.prepare_supervisor()  # while the start of the phase is recorded
         following_phases = self._definition.phases[position + 1 :]
         finished_names = {*self._run.completed, *self._skipped}
         is_followed = bool(following_phases) and following_phases[0].name not in finished_names
         is_followed = is_followed and not self._pauses_after(phase)
         try:
-            session.perform(
-                phase.name, action, inputs={}, conduct=phase_options, followed=is_followed
+            session.perform_phase(
+                phase.name, perform_attempt, inputs={}, conduct=phase_options, followed=is_followed
             )
         except attempts.PhaseDeferred:
             return False
         finally:
             last = session.last_attempt
             if last is not None and last.phase == phase.name:
-                self._report_last_end()
+                self._report_last_ended_phase()
                 self._unreported = (phase.name, last.ended or "interrupted", last.seconds)
             if not is_followed or last is None or last.ended != attempts.COMPLETE:
-                self._report_last_end()
+                self._report_last_ended_phase()
         return True
 
-    def _report_last_end(self) -> None:
+    def _report_last_ended_phase(self) -> None:
         # Report the end of a phase only after it is recorded.
         phase_end, self._unreported = self._unreported, None
         if phase_end is not None:
-            self._session.writer.flush()
+            self._session.writer.write_pending()
             self._observer.ended(*phase_end)
-            self._warn_of_suspects()
+            self._warn_of_suspected_secrets()
 
-    def _warn_of_suspects(self) -> None:
+    def _warn_of_suspected_secrets(self) -> None:
         snapshot = self._run.newest.worktree
         suspects = snapshot.suspects if snapshot is not None else ()
         hits = {suspect.path: suspect for suspect in reversed(suspects)}
         new_suspects = [hits[path] for path in sorted(hits) if path not in self._reported_suspects]
         if new_suspects:
             self._reported_suspects.update(hits)
-            locations = join_first(
-                [f"{hit.path}:{hit.line} ({hit.rule})" for hit in new_suspects], 3
-            )
+            places = join_first([f"{hit.path}:{hit.line} ({hit.rule})" for hit in new_suspects], 3)
             advice = f"if it is not a secret: git ckpt allow --secret {new_suspects[0].digest}"
-            self._observer.warn(f"captured text that looks like a secret: {locations}; {advice}")
+            self._observer.warn(f"captured text that looks like a secret: {places}; {advice}")
 
 
 def redo_phase(run: Run, name: str, state_keys: Iterable[str]) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
-from gitckpt.durable.agent.clients import Client, read_clients
+from gitckpt.durable.agent.clients import AgentClient, read_clients
 from gitckpt.durable.driver import driver
-from gitckpt.durable.driver.driver import OPTIONS, Driver, Observer, ResumeOptions, RunOptions
+from gitckpt.durable.driver.driver import OPTIONS, Observer, ResumeOptions, RunDriver, RunOptions
 from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.durable.pipeline import launch
 from gitckpt.durable.pipeline.definition import REMOVE_WHEN_PUSHED, PipelineDefinition, Texts
 from gitckpt.durable.run import attempts
-from gitckpt.durable.run.attempts import PhaseFailed, Session
-from gitckpt.durable.run.opener import OpenOptions, release_completed, reopen_run
+from gitckpt.durable.run.attempts import PhaseFailed, RunSession
+from gitckpt.durable.run.opener import OpenRunOptions, release_lease_of_complete_run, reopen_run
 from gitckpt.durable.run.run import Run, make_unwritten_error, session_of
 from gitckpt.model import ids, runstate, times
 from gitckpt.model.arguments import require_text
@@ -24,7 +24,7 @@ from gitckpt.store.config import settings
 from gitckpt.store.records import ref_names
 from gitckpt.store.runs import run_files, summary
 from gitckpt.store.runs import trust as trusting
-from gitckpt.store.store import Store, inside
+from gitckpt.store.store import Store, checkpoints_of_store
 
 COMPLETE, PAUSED, DEFERRED = "complete", "paused", "deferred"
 
@@ -55,8 +55,8 @@ class Pipelines:
     """The pipelines in a repository's `gitckpt.toml`, and gitckpt's presets."""
 
     def __init__(self, store: Store, observer: Observer | None = None) -> None:
-        self._store = inside(store)
-        self._observer = driver.require_observer(observer)
+        self._store = checkpoints_of_store(store)
+        self._observer = driver.require_valid_observer(observer)
 
     def names(self) -> list[str]:
         """Return the names of the pipelines in `gitckpt.toml`, then of the presets."""
@@ -100,18 +100,18 @@ class Pipelines:
             Changed, Untrusted, LeaseHeld: the run with this `key` cannot be continued.
             PhaseFailed, LeaseLost, CkptError: the run stopped; the error has a `hint`.
         """
-        autonomy = _parse_autonomy(options, RunOptions)
+        autonomy = _parse_autonomy_option(options, RunOptions)
         # Do not execute commands from a file with mistakes.
-        settings.read(self._store.repository).require_correct()
+        settings.read_settings(self._store.repository).require_valid_settings()
         preview = self.preview(name, inputs)
         definition = preview.definition
         try:
             if key is not None:
-                self._store.claim(key).require_free()
+                self._store.claim_of_key(key).require_key_unused()
             # Approve the agents before the run exists, so that a killed run can be resumed.
             values = {**definition.inputs, **preview.given.inputs}
             clients = self._read_clients(definition)
-            driver.require_installed(definition, preview.skipped, values, clients)
+            driver.require_installed_agents(definition, preview.skipped, values, clients)
             driver.approve_agents(self._store.repository, definition, values, clients)
             start_options: Any = {"base": base, "key": key, "timeout": options.get("timeout")}
             subject = about or name
@@ -119,14 +119,14 @@ class Pipelines:
                 self._store, definition, preview.given, subject, autonomy=autonomy, **start_options
             )
         except RunExists as error:
-            newest = self._store.heads.move_up_and_read(error.run)
+            newest = self._store.heads.move_head_up_and_read(error.run)
             self.require_ours([newest])  # the key may have been fetched
-            launch.require_same_start(newest, definition, preview.given)
+            launch.require_same_pipeline_and_inputs(newest, definition, preview.given)
             if newest.label == ref_names.RUN_COMPLETE:
-                release_completed(self._store, error.run)
+                release_lease_of_complete_run(self._store, error.run)
                 return self._report_already_complete(error.run, definition)
             return self.resume(error.run, **options)
-        preview.given.warn_of_secrets(self._store, self._observer.warn)
+        preview.given.warn_of_masked_secrets(self._store, self._observer.warn)
         run = self._open_run(str(first_checkpoint.run), options, {})
         return self._drive_run(run, definition, preview.skipped)
 
@@ -136,8 +136,8 @@ class Pipelines:
         Raises NotFoundError, UsageError, Untrusted if another repository recorded the run, Changed
         if the pipeline or inputs changed, or the errors of `Pipelines.run`.
         """
-        autonomy = _parse_autonomy(options, ResumeOptions)
-        newest = self._store.heads.move_up_and_read(run)
+        autonomy = _parse_autonomy_option(options, ResumeOptions)
+        newest = self._store.heads.move_head_up_and_read(run)
         if newest.pipeline is None or newest.pipeline.name is None:
             hint = f"open the worktree of the run: git ckpt resume --no-run {run}"
             raise UsageError(f"run {run} has no pipeline", hint=hint)
@@ -148,21 +148,21 @@ class Pipelines:
         trusted, accepts_changes = options.get("trust", False), options.get("accept_changes", False)
         self.require_ours([newest, *([target] if target is not None else [])], trust=trusted)
         goes_back = first_phase is not None or target is not None
-        if not goes_back and release_completed(self._store, run):
+        if not goes_back and release_lease_of_complete_run(self._store, run):
             return self._report_already_complete(run, definition)
-        settings.read(self._store.repository).require_correct()
+        settings.read_settings(self._store.repository).require_valid_settings()
         if not (trusted or accepts_changes):
             values = driver.placeholder_values(newest, definition, options.get("inputs", {}))
             clients = driver.find_called_clients(definition, values, self._read_clients(definition))
-            driver.require_approved(self._store.repository, run, clients)
-        open_options: OpenOptions = {"accept_changes": accepts_changes, "again": goes_back}
+            driver.require_approved_agents(self._store.repository, run, clients)
+        open_options: OpenRunOptions = {"accept_changes": accepts_changes, "again": goes_back}
         open_options |= {"take_over": options.get("take_over", False)}
         open_options["directory"] = options.get("directory")
         opened_run = self._open_run(run, options, open_options)
         try:
             if target is not None:
                 opened_run.rewind(target)
-            elif (interrupted_id := runstate.rewind_target(newest)) is not None:
+            elif (interrupted_id := runstate.interrupted_rewind_target(newest)) is not None:
                 undone = f"an interrupted rewind to {interrupted_id[: ids.SHORT]} was undone"
                 retry_command = f"git ckpt resume {interrupted_id} --rewind"
                 self._observer.warn(f"{undone}; to repeat the rewind: {retry_command}")
@@ -172,7 +172,8 @@ class Pipelines:
                 phases = definition.phases[definition.phases.index(first_phase) :]
                 keys = {key for redone in phases for key in driver.progress_keys(redone)}
                 driver.redo_phase(opened_run, first_phase.name, keys)
-            reasons = driver.phases_to_skip(definition, launch.recorded_inputs(session, definition))
+            run_inputs = launch.read_recorded_inputs(session, definition)
+            reasons = driver.phases_to_skip(definition, run_inputs)
         except BaseException:
             opened_run.close()
             raise
@@ -194,15 +195,14 @@ class Pipelines:
         for checkpoint in checkpoints:
             if trusting.is_trusted(store, checkpoint):
                 continue
-            head_oid = (
-                store.heads.read_head(checkpoint.run)[0] if checkpoint.run is not None else ""
-            )
-            lines = trusting.account(store, checkpoint, driver.list_commands(store, checkpoint))
+            head = store.heads.read_head(checkpoint.run)[0] if checkpoint.run is not None else ""
+            commands = driver.list_remaining_commands(store, checkpoint)
+            lines = trusting.describe(store, checkpoint, commands)
             if not trust:
-                raise trusting.refusal_error(store, checkpoint, lines)
+                raise trusting.trust_error(store, checkpoint, lines)
             show(checkpoint.run or checkpoint.id, lines)
             if adopt and checkpoint.run is not None:
-                trusting.adopt(store, checkpoint.run, head_oid)
+                trusting.adopt(store, checkpoint.run, head)
 
     def refactor(self, run: str, task: str) -> None:
         """Change the task of a running review; the coding agent gets it in the next cycle."""
@@ -212,7 +212,7 @@ class Pipelines:
         require_text("task", task)
         if not task.strip():
             raise UsageError("the new task is empty", hint="describe the changed task")
-        status = summary.summary_of(self._store, run).status
+        status = summary.summarize_run(self._store, run).status
         newest = self._store.heads.read(run)
         pipeline_name = newest.pipeline.name if newest.pipeline is not None else None
         if status == runstate.COMPLETE or pipeline_name != "review":
@@ -222,22 +222,26 @@ class Pipelines:
     def _config_path(self) -> str:
         return pipelines.config_path(self._store.repository)
 
-    def _read_clients(self, definition: PipelineDefinition) -> dict[str, Client]:
+    def _read_clients(self, definition: PipelineDefinition) -> dict[str, AgentClient]:
         calls_agents = any(phase.use for phase in definition.phases)
         return read_clients(self._config_path()) if calls_agents else {}
 
     def _read_definition(self, name: str) -> PipelineDefinition:
         # Check the whole file, to find the likely typo [pipeline.NAME] of [pipelines.NAME].
-        settings.read(self._store.repository)
+        settings.read_settings(self._store.repository)
         return pipelines.read_pipeline(self._config_path(), name, OPTIONS)
 
-    def _open_run(self, run: str, options: RunOptions, open_options: OpenOptions) -> Run:
+    def _open_run(self, run: str, options: RunOptions, open_options: OpenRunOptions) -> Run:
         open_options |= {"adapter": "plumbing", "holder": options.get("holder", "a program")}
         opening = reopen_run(self._store, run, **open_options)
-        return Run(Session(opening), opening.remarks)
+        return Run(RunSession(opening), opening.remarks)
 
     def _update_pipeline(
-        self, run: Session, definition: PipelineDefinition, options: ResumeOptions, mode: str | None
+        self,
+        run: RunSession,
+        definition: PipelineDefinition,
+        options: ResumeOptions,
+        mode: str | None,
     ) -> None:
         accepts_changes = options.get("accept_changes", False)
         pipeline = launch.update_pipeline(self._store, run, definition, accept=accepts_changes)
@@ -253,18 +257,18 @@ class Pipelines:
     def _drive_run(self, run: Run, definition: PipelineDefinition, skips: Texts) -> Outcome:
         try:
             self._observer.started(run.id)
-            redefinition = pipelines.describe_redefinition(definition)
+            redefinition = pipelines.describe_redefined_preset(definition)
             for remark in (*run.remarks, *([redefinition] if redefinition is not None else [])):
                 self._observer.warn(remark)
             clients = self._read_clients(definition)
             values = driver.placeholder_values(run.newest, definition, {})
             driver.approve_agents(self._store.repository, definition, values, clients)
-            drive_result = Driver(run, definition, self._observer, skips, clients).drive()
+            drive_result = RunDriver(run, definition, self._observer, skips, clients).drive_run()
             if drive_result.is_complete:
                 run.finish()
         except PhaseFailed as error:
             if error.hint is None:
-                raise error.but(hint=driver.make_hint(error, run)) from None
+                raise error.but(hint=driver.hint_after_failure(error, run)) from None
             raise
         finally:
             self._close_run(run)
@@ -272,22 +276,24 @@ class Pipelines:
         if run.unwritten:
             raise make_unwritten_error(run)
         if drive_result.is_complete:
-            return self._clean_up(run.id, definition, run.path)
+            return self._remove_worktree_if_pushed(run.id, definition, run.path)
         is_deferred = run.last_attempt is not None and run.last_attempt.ended == attempts.PARTIAL
         return Outcome(run.id, DEFERRED if is_deferred else PAUSED, run.path, drive_result.after)
 
     def _report_already_complete(self, run: str, definition: PipelineDefinition) -> Outcome:
-        path = summary.summary_of(self._store, run).path
-        return replace(self._clean_up(run, definition, path), was_complete=True)
+        path = summary.summarize_run(self._store, run).path
+        return replace(self._remove_worktree_if_pushed(run, definition, path), was_complete=True)
 
-    def _clean_up(self, run: str, definition: PipelineDefinition, path: str | None) -> Outcome:
+    def _remove_worktree_if_pushed(
+        self, run: str, definition: PipelineDefinition, path: str | None
+    ) -> Outcome:
         from gitckpt.store.retention import worktree
 
         snapshot = self._store.heads.read(run).worktree
         # Changes that are not committed cannot have been pushed.
         is_clean = snapshot is not None and not snapshot.dirty
         keeps_worktree = path is None or definition.worktree != REMOVE_WHEN_PUSHED
-        if keeps_worktree or not is_clean or not worktree.is_pushed(self._store, run):
+        if keeps_worktree or not is_clean or not worktree.is_run_pushed(self._store, run):
             return Outcome(run, COMPLETE, path)
         reason = worktree.remove_worktree(self._store, run)
         return Outcome(run, COMPLETE, path if reason else None, removed=not reason, stays=reason)
@@ -299,8 +305,8 @@ class Pipelines:
         try:
             if expiry.check_clock(self._store.repository, self._store.clock()) is not None:
                 return  # the next run that ends, or maintenance, removes old runs
-            config = settings.read(self._store.repository)
-            config.require_correct()
+            config = settings.read_settings(self._store.repository)
+            config.require_valid_settings()
             max_age = definition.retention
             if max_age is None:
                 max_age = config.policy.runs_older_than
@@ -320,31 +326,30 @@ class Pipelines:
             self._observer.warn(sentence)
         if not run.unwritten:
             # The checkpoints of this driver replace the unwritten ones of earlier drivers.
-            run_files.record_unwritten(self._store.repository, run.id, [])
+            run_files.record_unwritten_notes(self._store.repository, run.id, [])
 
 
-def next_step(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
+def describe_next_phase(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
     """Return "PHASE: COMMAND" for the next phase, and the agents still to be called."""
     pipeline = newest.pipeline
     if pipeline is None or pipeline.name is None:
         return "", []
     try:
         definition = pipelines.read_pipeline(
-            pipelines.config_path(inside(store).repository), pipeline.name, OPTIONS
+            pipelines.config_path(checkpoints_of_store(store).repository), pipeline.name, OPTIONS
         )
     except CkptError:
         return "", []
     completed = pipeline.completed
-    agents = driver.find_called_agents(
-        definition, completed, driver.placeholder_values(newest, definition, {})
-    )
+    values = driver.placeholder_values(newest, definition, {})
+    agents = driver.find_called_agents(definition, completed, values)
     for phase in definition.phases:
         if phase.name not in completed:
             return f"{phase.name}: {phase.run if phase.run is not None else phase.use}", agents
     return "", agents
 
 
-def _parse_autonomy(options: RunOptions, kind: type) -> str | None:
-    launch.require_options(options, kind.__annotations__)
+def _parse_autonomy_option(options: RunOptions, kind: type) -> str | None:
+    launch.require_valid_run_options(options, kind.__annotations__)
     mode = options.get("autonomy")
     return pipelines.parse_autonomy(mode) if mode is not None else None

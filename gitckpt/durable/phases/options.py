@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 
-from gitckpt.durable.pipeline.launch import Context
+from gitckpt.durable.pipeline.launch import PhaseContext
 from gitckpt.durable.run.attempts import PhaseFailed, PhaseResult
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
@@ -16,7 +16,7 @@ _ISSUE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
 _YES, _NO = ("yes", "true", "1"), ("", "no", "false", "0")
 
 
-def parse_flag(name: str, text: str) -> bool:
+def parse_yes_or_no(name: str, text: str) -> bool:
     word = text.lower()
     if word not in (*_YES, *_NO):
         raise UsageError(f"{name} is {word!r:.60}, not yes or no", hint="write yes or no")
@@ -27,7 +27,7 @@ def is_issue(text: str) -> bool:
     return _ISSUE.fullmatch(text) is not None
 
 
-def require_issue(text: str) -> None:
+def require_issue_id(text: str) -> None:
     if not is_issue(text):
         raise UsageError(f"{text!r:.100} is not an issue id", hint="list the issues: bd list")
 
@@ -76,27 +76,27 @@ _NOT_IN_SLUG = re.compile(r"[^a-z0-9-]+")
 _WORD_ENDS = re.compile(r"[-_\s]+")
 
 
-def read_plan(context: Context) -> PhaseResult:
+def read_plan(context: PhaseContext) -> PhaseResult:
     """Read the run's plan; set plan_path, plan_title and plan_hash in the state."""
     run = context.run
     path = run.pipeline.inputs.get(PLAN, "")
     if not path:
         raise PhaseFailed("the run has no plan", hint="start another run: git ckpt run PLAN.md")
-    data = context.read_content(path, "the plan")
+    data = context.read_input_or_file(path, "the plan")
     title = find_plan_title(data.decode("utf-8", "replace"), path)
     digest = hashlib.sha256(data).hexdigest()
     run.state |= {"plan_path": path, "plan_title": title, "plan_hash": digest}
     return PhaseResult(result=title, output=f"{title}\n")
 
 
-def generate_branch(context: Context) -> PhaseResult:
+def generate_branch_name(context: PhaseContext) -> PhaseResult:
     run = context.run
-    branch = f"forge/{make_slug(str(run.state.get('plan_path', '')))}"
+    branch = f"forge/{make_branch_slug(str(run.state.get('plan_path', '')))}"
     run.state["branch"] = branch
     return PhaseResult(result=branch, output=f"{branch}\n")
 
 
-def make_slug(path: str) -> str:
+def make_branch_slug(path: str) -> str:
     return _NOT_IN_SLUG.sub("-", _file_stem(path).lower()).strip("-") or "unnamed"
 
 

@@ -14,10 +14,10 @@ from gitckpt.durable.run.attempts import ON_RESUME, Retries
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import phase as phase_labels
-from gitckpt.model.arguments import closest, normalize_name, require_text
+from gitckpt.model.arguments import closest_word, normalize_name, require_text
 from gitckpt.model.errors import NotFoundError, UsageError
 from gitckpt.model.values import dataclass, field
-from gitckpt.store.config.file import ConfigFile, Table, read_file, text_of
+from gitckpt.store.config.file import ConfigFile, Table, read_config_file, read_text
 from gitckpt.store.config.settings import FILE, PIPELINES
 
 Texts = Mapping[str, str]  # values by name
@@ -89,33 +89,32 @@ class PipelineDefinition:
         if normalize_name(text) in phases_by_name:
             return phases_by_name[normalize_name(text)]
         hint = f"phases: {', '.join(phase.name for phase in self.phases)}"
-        closest_name = closest(normalize_name(text), phases_by_name)
+        closest_name = closest_word(normalize_name(text), phases_by_name)
         if closest_name:
             hint = f"did you mean {phases_by_name[closest_name].name}? {hint}"
         raise UsageError(f"the pipeline {self.name} has no phase {text!r}", hint=hint)
 
-    def ends_group(self, name: str) -> bool:
+    def ends_phase_group(self, name: str) -> bool:
         """Return whether a phase is the last of its group, or belongs to no group."""
         for phase, next_phase in zip(self.phases, (*self.phases[1:], None), strict=True):
             if phase.name == name:
                 return phase.group is None or next_phase is None or next_phase.group != phase.group
         raise KeyError(name)
 
-    def digest(self) -> dict[str, str]:
+    def value_digests(self) -> dict[str, str]:
         """Return a digest of each value that must not change while a run is paused."""
-        changed_values = _changed_values(self, PipelineDefinition("", ()), CHANGEABLE)
+        changed_values = _nondefault_values(self, PipelineDefinition("", ()), CHANGEABLE)
         changed_values["order"] = [phase.name for phase in self.phases]
         for phase in self.phases:
-            for key, value in _changed_values(
-                phase, PhaseDefinition(""), CHANGEABLE_IN_PHASES
-            ).items():
+            values = _nondefault_values(phase, PhaseDefinition(""), CHANGEABLE_IN_PHASES)
+            for key, value in values.items():
                 changed_values[f"{phase.name}.{key}"] = value
         to_json = functools.partial(json.dumps, sort_keys=True, separators=(",", ":"))
         json_texts = {key: to_json(value).encode() for key, value in changed_values.items()}
         return {key: hashlib.sha256(text).hexdigest()[:16] for key, text in json_texts.items()}
 
 
-def _changed_values(record: Any, default: object, free: Collection[str]) -> dict[str, object]:
+def _nondefault_values(record: Any, default: object, free: Collection[str]) -> dict[str, object]:
     values: dict[str, object] = {}
     for key in record.__match_args__:
         value = getattr(record, key)
@@ -127,7 +126,7 @@ def _changed_values(record: Any, default: object, free: Collection[str]) -> dict
 
 
 def describe_changes(old: Texts, new: Texts) -> list[str]:
-    old_phases, new_phases = _phase_names(old), _phase_names(new)
+    old_phases, new_phases = _phase_names_in_digest(old), _phase_names_in_digest(new)
     differing_keys = [key for key in {**new, **old} if old.get(key) != new.get(key)]
     changes = [
         "the order of the phases" if key == "order" else key
@@ -144,17 +143,16 @@ def describe_changes(old: Texts, new: Texts) -> list[str]:
     return changes + [f"phase {name!r} is gone" for name in old_phases if name not in new_phases]
 
 
-def _phase_names(digest: Texts) -> dict[str, None]:
+def _phase_names_in_digest(digest: Texts) -> dict[str, None]:
     return dict.fromkeys(key.rpartition(".")[0] for key in digest if "." in key)
 
 
 def parse_autonomy(text: str) -> str:
-    """Parse how often a run pauses: "checkpoint", "batch" or "fully_autonomous"."""
     require_text("autonomy", text)
     mode = text.strip().lower()
     mode = FULLY_AUTONOMOUS if mode == "autonomous" else mode
     if mode not in _AUTONOMIES:
-        guess = closest(mode, _AUTONOMIES)
+        guess = closest_word(mode, _AUTONOMIES)
         hint = f"did you mean {guess}?" if guess else f"choose from {', '.join(_AUTONOMIES)}"
         raise UsageError(f"{text!r} is not a mode of autonomy", hint=hint)
     return mode
@@ -177,24 +175,24 @@ _DEFAULT_RETRIES = Retries()
 def parse_pipelines(
     text: str, path: str, known_steps: KnownSteps, *, source: str = ""
 ) -> dict[str, PipelineDefinition]:
-    def parse_table(name: str, table: Table) -> PipelineDefinition:
+    def parse_pipeline_table(name: str, table: Table) -> PipelineDefinition:
         return _parse_pipeline(name, table, known_steps, source or path)
 
-    return ConfigFile(text, path).read_tables(PIPELINES, "pipeline", parse_table)
+    return ConfigFile(text, path).read_tables(PIPELINES, "pipeline", parse_pipeline_table)
 
 
 def _parse_pipeline(name: str, table: Table, steps: KnownSteps, source: str) -> PipelineDefinition:
-    table.only(_PIPELINE_KEYS)
+    table.check_keys(_PIPELINE_KEYS)
     inputs = table.inputs("inputs")
     phase_tables = table.tables("phases", "phase")
     phases = [(item, _parse_phase(item, steps, inputs)) for item in phase_tables]
     if table.values.get("phases", []) == []:
         hint = f"add [[pipelines.{name}.phases]] with name and run"
-        table.complain(f"{table.label} has no phases", hint=hint)
+        table.report(f"{table.label} has no phases", hint=hint)
     _require_distinct_names(phases)
     return PipelineDefinition(
         name=name,
-        phases=_sort_phases(table.label, phases),
+        phases=_sort_phases_by_needs(table.label, phases),
         env=table.environment("env"),
         autonomy=_parse_autonomy(table),
         timeout=table.duration("timeout", positive=True),
@@ -212,15 +210,15 @@ def _parse_autonomy(table: Table) -> str:
     try:
         return parse_autonomy(text)
     except UsageError as error:
-        table.complain(f"autonomy in {table.label}: {error.message}", "autonomy", hint=error.hint)
+        table.report(f"autonomy in {table.label}: {error.message}", "autonomy", hint=error.hint)
         return _DEFAULT.autonomy
 
 
 def _parse_phase(table: Table, known_steps: KnownSteps, inputs: Collection[str]) -> PhaseDefinition:
-    table.only(_PHASE_KEYS)
+    table.check_keys(_PHASE_KEYS)
     command, step = _parse_command(table, known_steps)
     return PhaseDefinition(
-        name=table.name(phase_labels.NOT_PHASES),
+        name=table.read_name(phase_labels.NOT_PHASES),
         run=command,
         use=step,
         env=table.environment("env"),
@@ -232,7 +230,7 @@ def _parse_phase(table: Table, known_steps: KnownSteps, inputs: Collection[str])
         group=table.text("group", one_line=True),
         needs=table.names("needs"),
         on_resume=table.choice("on_resume", ON_RESUME, _DEFAULT_PHASE.on_resume),
-        must_change=table.flag("must_change", default=_DEFAULT_PHASE.must_change),
+        must_change=table.read_flag("must_change", default=_DEFAULT_PHASE.must_change),
         aliases=table.names("aliases"),
         skip_with=table.members("skip_with", inputs, "input"),
         options=_parse_options(table, step, known_steps),
@@ -241,14 +239,14 @@ def _parse_phase(table: Table, known_steps: KnownSteps, inputs: Collection[str])
 
 def _parse_command(table: Table, known_steps: KnownSteps) -> tuple[str | None, str | None]:
     if "run" in table.values and "use" in table.values:
-        table.complain(f"{table.label} has both keys, run and use", "use", hint="remove run or use")
+        table.report(f"{table.label} has both keys, run and use", "use", hint="remove run or use")
     elif "run" not in table.values and "use" not in table.values:
-        table.complain(f"{table.label} has no command", hint='add run = "COMMAND"')
+        table.report(f"{table.label} has no command", hint='add run = "COMMAND"')
     command, step = table.text("run"), table.text("use")
     if step is not None and step not in known_steps:
-        guess = closest(step, known_steps)
+        guess = closest_word(step, known_steps)
         hint = f"did you mean {guess!r}?" if guess else f"steps: {', '.join(sorted(known_steps))}"
-        table.complain(f"use in {table.label} names an unknown step: {step!r}", "use", hint=hint)
+        table.report(f"use in {table.label} names an unknown step: {step!r}", "use", hint=hint)
     return command, step
 
 
@@ -257,11 +255,11 @@ def _parse_options(table: Table, use: str | None, known_steps: KnownSteps) -> di
         return {}
     if use is None:
         hint = "only built-in steps have options"
-        table.complain(f"{table.label} has the key with, but not the key use", "with", hint=hint)
+        table.report(f"{table.label} has the key with, but not the key use", "with", hint=hint)
         return {}
     options_table = table.subtable("with", f"with of {table.label}")
     if options_table is not None and use in known_steps:
-        options_table.only(tuple(known_steps[use]))
+        options_table.check_keys(tuple(known_steps[use]))
     return table.strings("with", f"with of {table.label}")
 
 
@@ -270,11 +268,11 @@ def _parse_retries(table: Table) -> Retries:
         return Retries(attempts=table.count("retries", _DEFAULT_RETRIES.attempts))
     retries = table.subtable("retries", f"retries of {table.label}")
     assert retries is not None
-    retries.only(_RETRIES_KEYS)
+    retries.check_keys(_RETRIES_KEYS)
     delay = retries.duration("delay", _DEFAULT_RETRIES.delay) or 0
     max_delay = retries.duration("max_delay", max(delay, _DEFAULT_RETRIES.max_delay)) or 0
     if max_delay < delay:
-        retries.complain(f"max_delay in {retries.label} is less than delay", "max_delay")
+        retries.report(f"max_delay in {retries.label} is less than delay", "max_delay")
     return Retries(
         attempts=retries.count("attempts", 1),
         delay=delay,
@@ -301,12 +299,12 @@ def _require_distinct_names(phases: list[ParsedPhase]) -> None:
             continue
         other_name, other_table, other_path = first_uses[normalize_name(name)]
         relation = "is used" if other_name == name else f"is too similar to {other_name!r}"
-        message = f"the {kind} {name!r} {relation} in line {other_table.line(*other_path)}"
+        message = f"the {kind} {name!r} {relation} in line {other_table.line_of_key(*other_path)}"
         hint = "names must differ by more than case, hyphens and underscores"
-        table.complain(message, *path, hint=hint)
+        table.report(message, *path, hint=hint)
 
 
-def _sort_phases(label: str, phases: list[ParsedPhase]) -> tuple[PhaseDefinition, ...]:
+def _sort_phases_by_needs(label: str, phases: list[ParsedPhase]) -> tuple[PhaseDefinition, ...]:
     # Keep the order of the file, but move each phase behind the phases that it needs.
     names = [definition.name for _, definition in phases]
     for table, definition in phases:
@@ -317,7 +315,7 @@ def _sort_phases(label: str, phases: list[ParsedPhase]) -> tuple[PhaseDefinition
         queued_names = {definition.name for _, definition in queue}
         ready_pair = next((pair for pair in queue if queued_names.isdisjoint(pair[1].needs)), None)
         if ready_pair is None:
-            cycle = _report_cycle(queue)
+            cycle = _report_cycle_of_needs(queue)
             queue = [pair for pair in queue if pair[1].name not in cycle]
         else:
             queue.remove(ready_pair)
@@ -325,7 +323,7 @@ def _sort_phases(label: str, phases: list[ParsedPhase]) -> tuple[PhaseDefinition
     return tuple(ordered_phases)
 
 
-def _report_cycle(waiting: list[ParsedPhase]) -> list[str]:
+def _report_cycle_of_needs(waiting: list[ParsedPhase]) -> list[str]:
     parsed_by_name = {definition.name: (table, definition) for table, definition in waiting}
     visited_names: list[str] = []
     name = waiting[0][1].name
@@ -333,10 +331,10 @@ def _report_cycle(waiting: list[ParsedPhase]) -> list[str]:
         visited_names.append(name)
         name = next(need for need in parsed_by_name[name][1].needs if need in parsed_by_name)
     cycle = visited_names[visited_names.index(name) :]
-    first_index = min(range(len(cycle)), key=lambda i: parsed_by_name[cycle[i]][0].line())
+    first_index = min(range(len(cycle)), key=lambda i: parsed_by_name[cycle[i]][0].line_of_key())
     cycle = cycle[first_index:] + cycle[:first_index]
     message = f"phases need each other: {' → '.join([*cycle, cycle[0]])}"
-    parsed_by_name[cycle[0]][0].complain(message, "needs")
+    parsed_by_name[cycle[0]][0].report(message, "needs")
     return cycle
 
 
@@ -351,23 +349,21 @@ def config_path(repository: Repository) -> str:
 
 
 def read_pipeline(path: str, name: str, known_steps: KnownSteps) -> PipelineDefinition:
-    """Return the pipeline `name` of a file, or the preset `name` if the file lacks it."""
     require_text("name", name)
-    definitions = parse_pipelines(text_of(path), path, known_steps)
+    definitions = parse_pipelines(read_text(path), path, known_steps)
     if name in definitions:
         return definitions[name]
     if name in PRESETS:
         return read_preset(name, known_steps)
     presets = [preset for preset in PRESETS if preset not in definitions]
     names = [*definitions, *(f"{preset} (preset)" for preset in presets)]
-    guess = closest(name, [*definitions, *presets])
+    guess = closest_word(name, [*definitions, *presets])
     suggestion = f"did you mean {guess}? " if guess else ""
     hint = f"{suggestion}pipelines: {', '.join(names)}; define others in {os.path.basename(path)}"
     raise NotFoundError(f"there is no pipeline {name!r}", hint=hint)
 
 
 def pipeline_of_run(path: str, name: str, known_steps: KnownSteps, run: str) -> PipelineDefinition:
-    """Read a run's pipeline; if it is missing, the error says how to end the run."""
     try:
         return read_pipeline(path, name, known_steps)
     except NotFoundError:  # the caller named the run, not the pipeline
@@ -377,16 +373,16 @@ def pipeline_of_run(path: str, name: str, known_steps: KnownSteps, run: str) -> 
         raise NotFoundError(message, hint=hint) from None
 
 
-def describe_redefinition(definition: PipelineDefinition) -> str | None:
+def describe_redefined_preset(definition: PipelineDefinition) -> str | None:
     if definition.name not in PRESETS or definition.source == PRESET:
         return None
     return f"{FILE} redefines the preset {definition.name}: check the commands in this file"
 
 
 def read_pipeline_names(path: str) -> list[str]:
-    config_file = read_file(path)
+    config_file = read_config_file(path)
     table = config_file.table(PIPELINES)
-    config_file.require_correct()
+    config_file.require_no_mistakes()
     return list(table.values)
 
 

@@ -14,26 +14,26 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
-from gitckpt.durable.run.writer import Writer, append_log
+from gitckpt.durable.run.writer import CheckpointWriter, log_error
 from gitckpt.git.repository import Repository
 from gitckpt.model import arguments, runstate, times
 from gitckpt.model import phase as phase_labels
-from gitckpt.model.arguments import closest, normalize_name, require, require_number, shell_word
+from gitckpt.model.arguments import normalize_name, require_number, require_type, shell_quoted
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline
 from gitckpt.model.errors import CkptError, StateError, UsageError
 from gitckpt.model.times import MICRO
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.leases.leases import RENEWAL, Hold, LeaseLost
+from gitckpt.store.leases.leases import RENEWAL, HeldLease, LeaseLost
 from gitckpt.store.runs import trust
-from gitckpt.store.runs.summary import Attempts
+from gitckpt.store.runs.summary import PhaseAttempts
 from gitckpt.store.snapshot import capture
 from gitckpt.store.snapshot.limits import MORE_TIME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.durable.run.opener import ReopenedRun
-    from gitckpt.store.records.draft import Details
+    from gitckpt.store.records.draft import CheckpointDetails
 
 
 # Failures of a phase; `status` is that of their checkpoint. Other exceptions are failures, too.
@@ -109,14 +109,13 @@ _STOP_POLL, _COMMIT_POLL = 0.5, 2.0
 
 @contextlib.contextmanager
 def repeat_in_thread(interval: float, action: Callable[[], bool]) -> Iterator[None]:
-    """In the `with` block, repeat `action` in a thread until `action` returns False."""
     stop_event = threading.Event()
 
-    def repeat() -> None:
+    def repeat_action() -> None:
         while not stop_event.wait(interval) and action():
             pass
 
-    thread = threading.Thread(target=repeat, daemon=True)
+    thread = threading.Thread(target=repeat_action, daemon=True)
     thread.start()
     try:
         yield
@@ -125,23 +124,25 @@ def repeat_in_thread(interval: float, action: Callable[[], bool]) -> Iterator[No
         thread.join()
 
 
-def renew_in_thread(hold: Hold, repository: Repository) -> contextlib.AbstractContextManager[None]:
-    def renew() -> bool:
+def renew_lease_in_thread(
+    hold: HeldLease, repository: Repository
+) -> contextlib.AbstractContextManager[None]:
+    def renew_lease() -> bool:
         try:
-            hold.renew()
+            hold.renew_lease()
         except LeaseLost:
             return False  # the driver notices when it writes
         except CkptError as error:
-            append_log(repository, f"cannot renew the lease of {hold.lease.run}: {error.message}")
+            log_error(repository, f"cannot renew the lease of {hold.lease.run}: {error.message}")
         return True
 
-    return repeat_in_thread(RENEWAL, renew)
+    return repeat_in_thread(RENEWAL, renew_lease)
 
 
 class Autosaver:
     """Records checkpoints while a phase runs: at intervals, and after each git commit."""
 
-    def __init__(self, session: Session, phase: str) -> None:
+    def __init__(self, session: RunSession, phase: str) -> None:
         self._session, self._phase = session, phase
         self._saved = _get_commit_and_tree(session.writer.newest)
         self._store: Checkpoints | None = None
@@ -149,35 +150,35 @@ class Autosaver:
         self._has_warned = False
         self.failures: list[str] = []
 
-    def save_in_thread(self, interval: float) -> contextlib.AbstractContextManager[None]:
-        check_interval, seconds_since_save = min(interval, _COMMIT_POLL), 0.0
+    def autosave_in_thread(self, interval: float) -> contextlib.AbstractContextManager[None]:
+        check_interval, elapsed = min(interval, _COMMIT_POLL), 0.0
 
         def save_if_due() -> bool:
-            nonlocal seconds_since_save
-            seconds_since_save += check_interval
+            nonlocal elapsed
+            elapsed += check_interval
             try:
                 with self._saving:
                     store = self._open_thread_store()
-                    if seconds_since_save >= interval or store.objects.head()[0] != self._saved[0]:
-                        seconds_since_save = 0.0
+                    if elapsed >= interval or store.objects.read_head()[0] != self._saved[0]:
+                        elapsed = 0.0
                         self._save_changes(store)
             except LeaseLost:
                 return False
             except CkptError as error:
                 self.failures.append(error.message)
                 log_line = f"autosave of run {self._session.id} failed: {error.message}"
-                append_log(self._session.store.repository, log_line)
+                log_error(self._session.store.repository, log_line)
             return True
 
         return repeat_in_thread(check_interval, save_if_due)
 
     @contextlib.contextmanager
-    def prevent_saves(self) -> Iterator[None]:
+    def prevent_autosaves(self) -> Iterator[None]:
         with self._saving:
             yield
             self._saved = _get_commit_and_tree(self._session.writer.newest)
 
-    def close(self) -> None:
+    def close_store(self) -> None:
         if self._store is not None:
             self._store.close()
 
@@ -186,16 +187,16 @@ class Autosaver:
         if self._store is None:
             source = self._session.store.repository
             repository = Repository(source.git_dir, source.worktree, source.object_format)
-            self._store = self._session.store.seen_from(repository, "plumbing")
+            self._store = self._session.store.open_store_for(repository, "plumbing")
         return self._store
 
     def _save_changes(self, store: Checkpoints) -> None:
-        session, commit = self._session, store.objects.head()[0]
+        session, commit = self._session, store.objects.read_head()[0]
         run_head = store.heads.read(session.id)
         if run_head.git_sha == commit != self._saved[0]:  # the hook has recorded commit and files
             self._saved = _get_commit_and_tree(run_head)
             return
-        snapshot = store.capture(session.writer.limits, session.files.added)
+        snapshot = store.capture_worktree(session.writer.limits, session.files.added)
         if snapshot.degraded and not self._has_warned:
             self._has_warned = True
             store.announce(f"no autosaves of run {session.id}: {snapshot.degraded}; {MORE_TIME}")
@@ -204,10 +205,10 @@ class Autosaver:
         label = f"{self._phase}-progress"
         record_options: Any = {"run": session.id, "trigger": PHASE, "guard": session.hold}
         checkpoint = store.record(label, worktree=snapshot, **record_options)
-        repair_error = capture.repair(store.repository, store.objects, checkpoint, store.announce)
-        if repair_error is not None:
+        error = capture.repair_snapshot(store.repository, store.objects, checkpoint, store.announce)
+        if error is not None:
             store.remove([checkpoint.id])
-            raise repair_error
+            raise error
         self._saved = _get_commit_and_tree(checkpoint)
 
 
@@ -239,12 +240,12 @@ def plan_attempt(
     return AttemptPlan(attempt, crashed=has_crashed, is_first=False)
 
 
-def require_phase_name(name: str) -> None:
+def require_valid_phase_name(name: str) -> None:
     if (
         not isinstance(name, str)
         or not name.strip()
         or not name.isprintable()
-        or phase_labels.split(name)[1] in phase_labels.STATUSES
+        or phase_labels.split_label(name)[1] in phase_labels.STATUSES
         or name in phase_labels.NOT_PHASES
     ):
         hint = "use printable text that does not end in a status such as -failed"
@@ -256,7 +257,7 @@ def find_phase(text: str, names: Sequence[str], run: str) -> str:
     folded_names = {normalize_name(name): name for name in reversed(names)}
     if text in names or normalize_name(text) in folded_names:
         return text if text in names else folded_names[normalize_name(text)]
-    closest_name = closest(normalize_name(text), folded_names)
+    closest_name = arguments.closest_word(normalize_name(text), folded_names)
     hint = f"the phases: {', '.join(names)}" if names else "the run has no phases; omit --from"
     hint = f"did you mean {folded_names[closest_name]}? T{hint[1:]}" if closest_name else hint
     raise UsageError(f"run {run} has no phase {text!r}", hint=hint)
@@ -268,7 +269,6 @@ def digest_inputs(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def to_json(value: Any, path: str = "") -> str:
-    """Encode a value as JSON; raise StateError if JSON cannot represent the value."""
     try:
         _require_json(value, path)
     except RecursionError:
@@ -337,7 +337,7 @@ class Retries:
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 <= value <= maximum:
                 expected_text = "a number from 0 " + ("on" if maximum > 1 else "to 1")
-                raise arguments.refusal(name, value, expected_text)
+                raise arguments.wrong_value_error(name, value, expected_text)
         object.__setattr__(self, "on", arguments.as_tuple("on", self.on, int, "an exit code"))
 
     @property
@@ -379,20 +379,22 @@ class PhaseOptions:
 
     def __post_init__(self) -> None:
         # Check now: after a failed phase, an error here would prevent the record of the failure.
-        require("retries", self.retries, Retries, "a Retries")
+        require_type("retries", self.retries, Retries, "a Retries")
         for error_type in self.retry_on if isinstance(self.retry_on, tuple) else (self.retry_on,):
             if not (isinstance(error_type, type) and issubclass(error_type, BaseException)):
-                raise arguments.refusal("retry_on", self.retry_on, "a tuple of exceptions")
+                expected = "a tuple of exceptions"
+                raise arguments.wrong_value_error("retry_on", self.retry_on, expected)
         require_number("autosave", self.autosave)
         require_number("max_recoveries", self.max_recoveries)
         if self.on_resume not in ON_RESUME:
-            raise arguments.refusal("on_resume", self.on_resume, " or ".join(map(repr, ON_RESUME)))
+            expected = " or ".join(map(repr, ON_RESUME))
+            raise arguments.wrong_value_error("on_resume", self.on_resume, expected)
 
 
 USUAL = PhaseOptions()
 
 
-def fail_attempt(
+def make_failed_attempt(
     attempt: Attempt, error: BaseException, conduct: PhaseOptions, now: int
 ) -> Attempt:
     failure = error if isinstance(error, PhaseFailed) else PhaseFailed("")
@@ -442,11 +444,11 @@ def _mask_secrets(text: str | None) -> str | None:
         return text
     from gitckpt.store import secrets
 
-    return secrets.masked(text)
+    return secrets.mask_text(text)
 
 
 class CurrentAttempt:
-    def __init__(self, session: Session, conduct: PhaseOptions, *, followed: bool) -> None:
+    def __init__(self, session: RunSession, conduct: PhaseOptions, *, followed: bool) -> None:
         assert session.last_attempt is not None
         self._session, self._attempt = session, session.last_attempt
         self._conduct, self._followed = conduct, followed
@@ -454,16 +456,17 @@ class CurrentAttempt:
         self._started = time.monotonic()
         self._saver = Autosaver(session, self._attempt.phase)
 
-    def carry_out(self, action: Callable[[Attempt], PhaseResult]) -> Any:
+    def perform_and_record(self, action: Callable[[Attempt], PhaseResult]) -> Any:
         session, phase = self._session, self._attempt.phase
         try:
             interval = self._conduct.autosave / MICRO
-            with self._saver.save_in_thread(interval) if interval else contextlib.nullcontext():
+            with self._saver.autosave_in_thread(interval) if interval else contextlib.nullcontext():
                 outcome = action(self._attempt)
             result = to_json(outcome.result, f"/{phase}")
             output = _mask_secrets(outcome.output)
             attempt = replace(self._attempt, exit_code=outcome.code, output=output, ended=COMPLETE)
-            self._write_end(replace(attempt, result=_mask_secrets(result)), followed=self._followed)
+            attempt = replace(attempt, result=_mask_secrets(result))
+            self._record_attempt_end(attempt, followed=self._followed)
         except LeaseLost:
             raise
         except BaseException as error:
@@ -473,26 +476,27 @@ class CurrentAttempt:
             self._record_failure(error)
             raise
         finally:
-            self._saver.close()
+            self._saver.close_store()
             session.writer.log_failures(self._saver.failures)
         return json.loads(result)
 
-    def milestone(self, **details: Unpack[Details]) -> None:
+    def record_milestone(self, **details: Unpack[CheckpointDetails]) -> None:
         session = self._session
         attempt = replace(self._attempt, began=session.store.new_id(), recoveries=0)
-        with self._saver.prevent_saves():
+        with self._saver.prevent_autosaves():
             details |= {"id": str(attempt.began), "attempt": attempt}
             label = f"{attempt.phase}-progress"
-            session.writer.write(label, session.state, capture=True, **details)
+            session.writer.write_checkpoint(label, session.state, capture=True, **details)
         if not session.writer.unwritten:
             self._attempt = session.last_attempt = attempt
             self._state_before = copy.deepcopy(session.state)
 
     def _record_failure(self, error: BaseException) -> None:
-        attempt = fail_attempt(self._attempt, error, self._conduct, self._session.store.clock())
-        self._write_end(attempt, errors=describe_error(error))
+        now = self._session.store.clock()
+        attempt = make_failed_attempt(self._attempt, error, self._conduct, now)
+        self._record_attempt_end(attempt, errors=describe_error(error))
 
-    def _write_end(
+    def _record_attempt_end(
         self, attempt: Attempt, *, errors: Sequence[str] = (), followed: bool = False
     ) -> None:
         session, seconds = self._session, round(time.monotonic() - self._started, 3)
@@ -500,7 +504,7 @@ class CurrentAttempt:
         session.record_attempt(str(attempt.ended), capture=True, followed=followed, errors=errors)
 
 
-class Session:
+class RunSession:
     """A run that this process drives: its lease, worktree, state and attempts."""
 
     def __init__(self, opening: ReopenedRun, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -508,45 +512,49 @@ class Session:
         self.id, self.path, self.store = opening.run, opening.path, opening.store
         self.hold, self.files, newest = opening.hold, opening.files, opening.newest
         created_at = time.time() if opening.is_new else None
-        self.attempts = Attempts(opening.store, self.id, is_new=(newest.sequence or 0) <= 1)
-        self.writer = Writer(self.store, self.id, self.hold, self.files, newest, made_at=created_at)
+        self.attempts = PhaseAttempts(opening.store, self.id, is_new=(newest.sequence or 0) <= 1)
+        self.writer = CheckpointWriter(
+            self.store, self.id, self.hold, self.files, newest, made_at=created_at
+        )
         self.state: dict[str, Any] = dict(newest.state)  # a phase may change it
         self.last_attempt: Attempt | None = newest.attempt
         self._current: CurrentAttempt | None = None
         self._renewer = contextlib.ExitStack()
-        self._renewer.enter_context(renew_in_thread(self.hold, self.store.repository))
-        if runstate.rewind_target(newest) is not None:  # the last driver was killed in a rewind
-            self.writer.go_back(newest)
+        self._renewer.enter_context(renew_lease_in_thread(self.hold, self.store.repository))
+        if (
+            runstate.interrupted_rewind_target(newest) is not None
+        ):  # the last driver was killed in a rewind
+            self.writer.go_back_to_checkpoint(newest)
 
     @property
     def pipeline(self) -> Pipeline:
         return self.writer.pipeline
 
-    def close(self) -> None:
+    def close_and_release_lease(self) -> None:
         self._renewer.close()
         try:
-            self.writer.flush()
+            self.writer.write_pending()
             self.store.close()  # writes pending notes, so the lease must still be held
-            self.hold.release()
+            self.hold.release_lease()
         except LeaseLost:
             return  # another driver has taken over
         except CkptError as error:
             # The lease ends with this process anyway.
             self.writer.log_failures([f"cannot release the lease: {error.message}"])
         finally:
-            self._opening.close()
+            self._opening.close_stores()
 
     def check(self) -> None:
-        self.hold.check()
+        self.hold.require_lease_held()
         if self.hold.lease.cancelled:
             hint = f"to continue: git ckpt resume {self.id}"
             raise Cancelled(f"run {self.id} was cancelled", hint=hint)
-        seconds = self.seconds_left()
+        seconds = self.seconds_to_deadline()
         if seconds is not None and seconds <= 0:
             raise DeadlineReached(f"run {self.id} reached its deadline, {self.pipeline.deadline}")
 
     def wait(self, seconds: float) -> None:
-        require("seconds", seconds, (int, float), "a number of seconds")
+        require_type("seconds", seconds, (int, float), "a number of seconds")
         end_time = self.store.clock() + seconds * MICRO
         # Use the store's clock: other clocks stop while the machine sleeps. Limit the wait by
         # `seconds`, as that clock may be set back.
@@ -556,14 +564,14 @@ class Session:
             self._sleep(pause_seconds)
             seconds -= pause_seconds
 
-    def seconds_left(self) -> float | None:
+    def seconds_to_deadline(self) -> float | None:
         deadline = self.pipeline.deadline
         if deadline is None:
             return None
-        return (times.from_text(deadline) - self.store.clock()) / MICRO
+        return (times.parse_timestamp(deadline) - self.store.clock()) / MICRO
 
     def has_changed_files(self, attempt: Attempt) -> bool:
-        return self.attempts.has_changed_since(attempt.began or self.writer.newest.id)
+        return self.attempts.have_files_changed_since(attempt.began or self.writer.newest.id)
 
     def record_attempt(
         self, status: str, *, capture: bool = False, followed: bool = False, **details: Any
@@ -571,9 +579,11 @@ class Session:
         attempt = self.last_attempt
         label = f"{attempt.phase}-{status}" if attempt is not None else status
         details = {"trigger": PHASE, "attempt": attempt, **details}
-        self.writer.write(label, self.state, capture=capture, followed=followed, **details)
+        self.writer.write_checkpoint(
+            label, self.state, capture=capture, followed=followed, **details
+        )
 
-    def perform(
+    def perform_phase(
         self,
         name: str,
         action: Callable[[Attempt], PhaseResult],
@@ -587,9 +597,9 @@ class Session:
         `inputs` maps names of inputs to digests of their values. With `followed`, the completion
         of the phase is not recorded at once, but together with the start of the next phase.
         """
-        require_phase_name(name)
+        require_valid_phase_name(name)
         if name in self.writer.completed:
-            return self._read_result(name, inputs)
+            return self._read_phase_result(name, inputs)
         plan = plan_attempt(self.last_attempt, name, inputs, self.attempts.attempts_at(name))
         if plan.crashed and plan.attempt.recoveries > conduct.max_recoveries:
             self._block_phase(plan.attempt, conduct)
@@ -598,7 +608,7 @@ class Session:
             self._begin_attempt(plan, conduct)
             self._current = CurrentAttempt(self, conduct, followed=followed)
             try:
-                return self._current.carry_out(action)
+                return self._current.perform_and_record(action)
             except conduct.retry_on as error:
                 last_attempt = self.last_attempt
                 ends_run = isinstance(error, LeaseLost | Cancelled | PhaseBlocked | DeadlineReached)
@@ -608,15 +618,15 @@ class Session:
                 self._current = None
             plan = plan_attempt(self.last_attempt, name, inputs)
 
-    def milestone(self, **details: Unpack[Details]) -> None:
+    def milestone(self, **details: Unpack[CheckpointDetails]) -> None:
         if self._current is None:
             message = "a milestone belongs to a phase, and no phase is in progress"
             raise UsageError(message, hint="call milestone() in the function of a phase")
         details.setdefault("trigger", PHASE)
-        self._current.milestone(**details)
+        self._current.record_milestone(**details)
         self.check()
 
-    def _read_result(self, name: str, inputs: Mapping[str, str]) -> Any:
+    def _read_phase_result(self, name: str, inputs: Mapping[str, str]) -> Any:
         attempt = self.writer.find_completing_attempt(name)
         if attempt is None:
             return None  # recorded as complete by another tool
@@ -629,15 +639,16 @@ class Session:
         self.check()
         attempt = plan.attempt
         if not plan.is_first:
-            self.writer.flush()
+            self.writer.write_pending()
             # Files that changed after an orderly end are the work of a person: keep them.
             keeps_files = conduct.on_resume == KEEP
             if not keeps_files and not plan.crashed:
                 keeps_files = self.attempts.has_work_since(attempt.phase, self.writer.newest.id)
-            attempt = replace(attempt, began=attempt.began or self.attempts.start_of(attempt.phase))
-            self.writer.remove_locks()
+            began = attempt.began or self.attempts.find_newest_start(attempt.phase)
+            attempt = replace(attempt, began=began)
+            self.writer.remove_stale_locks()
             if not keeps_files and attempt.began is not None:
-                self.writer.go_back(trust.read(self.store, self.id, attempt.began))
+                self.writer.go_back_to_checkpoint(trust.read(self.store, self.id, attempt.began))
         self.last_attempt = attempt
         self.attempts.count_attempt(attempt)
         self.record_attempt("started")
@@ -647,12 +658,12 @@ class Session:
         message = f"phase {phase!r} crashed {attempt.recoveries} times for unknown reasons; {limit}"
         self.last_attempt = replace(attempt, number=attempt.number - 1, ended=BLOCKED)
         self.record_attempt("blocked", capture=True, errors=[message])
-        redo_command = f"git ckpt resume {self.id} --from {shell_word(phase)}"
+        redo_command = f"git ckpt resume {self.id} --from {shell_quoted(phase)}"
         raise PhaseBlocked(message, hint=f"find the cause, then: {redo_command}")
 
     def _wait_for_retry(self, conduct: PhaseOptions) -> None:
         last_attempt = self.last_attempt
         if last_attempt is not None and last_attempt.retry_at is not None:
             # Limit the wait: the clock may have been ahead when `retry_at` was recorded.
-            wait_microseconds = times.from_text(last_attempt.retry_at) - self.store.clock()
+            wait_microseconds = times.parse_timestamp(last_attempt.retry_at) - self.store.clock()
             self.wait(min(wait_microseconds, conduct.retries.longest_wait) / MICRO)

@@ -8,9 +8,9 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, Unpack
 
-from gitckpt.durable.command.watchdog import EnvTag, end_leftovers
+from gitckpt.durable.command.watchdog import DriverEnvTag, end_leftover_processes
 from gitckpt.durable.run import rewind
-from gitckpt.durable.run.writer import lock_files
+from gitckpt.durable.run.writer import lock_run_files
 from gitckpt.git.contents import unfiltered
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
@@ -21,14 +21,14 @@ from gitckpt.model.values import dataclass, replace
 from gitckpt.store import local_checkpoints, submodules
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
-from gitckpt.store.leases.leases import LENGTH, Hold, LeaseLost
+from gitckpt.store.leases.leases import LENGTH, HeldLease, LeaseLost
 from gitckpt.store.records import ref_names
 from gitckpt.store.runs import run_files, trust
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.worktrees import opener, resumption
 
 
-class OpenOptions(TypedDict, total=False):
+class OpenRunOptions(TypedDict, total=False):
     accept_changes: bool
     again: bool
     adapter: str
@@ -45,14 +45,14 @@ class ReopenedRun:
     path: str  # of the worktree
     store: Checkpoints  # opened in the worktree
     files: RunFiles
-    hold: Hold
+    hold: HeldLease
     newest: Checkpoint
     is_new: bool  # the worktree was just created
     remarks: tuple[str, ...]
     accepts_changes: bool
     leases: Checkpoints  # a store only for the lease, as its renewal runs in a thread
 
-    def close(self) -> None:
+    def close_stores(self) -> None:
         self.store.close()
         self.leases.close()
 
@@ -67,23 +67,24 @@ def begin_run(
     files: Mapping[str, bytes] | None = None,
     key: str | None = None,
 ) -> Checkpoint:
-    """Record the first checkpoint of a run; raise RunExists if another run has `key`."""
-    run_settings = settings.read(store.repository)
+    run_settings = settings.read_settings(store.repository)
     if pipeline.name is not None:
-        run_settings.require_correct()
+        run_settings.require_valid_settings()
     # Raises for a bare repository without a configured directory.
-    opener.default_root(store.repository, run_settings.worktree_dir)
+    opener.worktrees_dir(store.repository, run_settings.worktree_dir)
     if key is not None:
-        store.claim(key).require_free()  # before anything is written
-    commit = store.repository.commit_or_unborn(base)
+        store.claim_of_key(key).require_key_unused()  # before anything is written
+    commit = store.repository.resolve_commit_or_unborn(base)
     if pipeline.name is not None:
         # The run's worktree will contain the settings file of that commit.
-        settings.require_correct(store.repository, commit)
+        settings.require_valid_settings_at(store.repository, commit)
     snapshot = CLEAN
     if run_settings.limits.submodules:
-        snapshot = replace(CLEAN, submodules=submodules.capture_tree(store, commit))
+        snapshot = replace(CLEAN, submodules=submodules.capture_submodules_of_tree(store, commit))
     if files:
-        snapshot = run_files.with_inputs(store.repository, store.objects, snapshot, commit, files)
+        snapshot = run_files.add_input_files(
+            store.repository, store.objects, snapshot, commit, files
+        )
     details: Any = {"worktree": snapshot, "trigger": PHASE, "pipeline": pipeline}
     record = store.record(ref_names.RUN_STARTED, state, start=name, key=key, base=commit, **details)
     if files:
@@ -94,9 +95,9 @@ def begin_run(
 def find_or_begin(
     store: Checkpoints, name: str, *, key: str | None, base: str, state: Mapping[str, Any]
 ) -> tuple[Checkpoint, bool]:
-    """Start a run without a pipeline, or find the run that was started with `key`.
+    """Return the newest checkpoint of the run with a key, or the first of a new run.
 
-    Returns the newest checkpoint of the run, and True if the run is new.
+    The second value is True if the run is new.
     """
     require_text("name", name)
     try:
@@ -112,41 +113,41 @@ def require_known_arguments(names: Iterable[str], known_names: Iterable[str]) ->
         raise UsageError(f"there is no argument {unknown_names[0]!r}", hint=hint)
 
 
-def reopen_run(store: Checkpoints, run: str, **options: Unpack[OpenOptions]) -> ReopenedRun:
-    """Acquire the lease of a run, and open its worktree, which is created if missing."""
-    require_known_arguments(options, OpenOptions.__annotations__)
+def reopen_run(store: Checkpoints, run: str, **options: Unpack[OpenRunOptions]) -> ReopenedRun:
+    require_known_arguments(options, OpenRunOptions.__annotations__)
     accepts_complete = options.get("again", False)
     newest = _read_trusted_checkpoint(store, run, trusted=options.get("trust", False))
     if not accepts_complete:
-        release_completed(store, run)
+        release_lease_of_complete_run(store, run)
     require_incomplete(store, newest, again=accepts_complete)
     source = store.repository
     with contextlib.ExitStack() as cleanups:
         lease_repository = Repository(source.git_dir, source.worktree, source.object_format)
-        lease_store = store.seen_from(lease_repository, "plumbing")
+        lease_store = store.open_store_for(lease_repository, "plumbing")
         cleanups.callback(lease_store.close)
         holder, lease_length = options.get("holder", "a program"), options.get("lease", LENGTH)
         take_over = options.get("take_over", False)
-        hold = lease_store.leases.acquire(run, holder, lease_length, take_over=take_over)
+        hold = lease_store.leases.acquire_lease(run, holder, lease_length, take_over=take_over)
         cleanups.callback(_release_lease, hold)
         # Read the run again: the last driver may have written until now.
         newest = _read_trusted_checkpoint(store, run, trusted=False)
         require_incomplete(store, newest, again=accepts_complete)
         # The scan takes 1 ms for 100 processes.
-        env_tag = EnvTag(run, hold.lease.token, source.common_dir)
-        ended_processes = [] if hold.is_first else end_leftovers(env_tag)
-        with lock_files(source, hold):
-            opened = resumption.resume(store, newest, options.get("directory"), is_driven=True)
+        env_tag = DriverEnvTag(run, hold.lease.token, source.common_dir)
+        ended_processes = [] if hold.is_first else end_leftover_processes(env_tag)
+        with lock_run_files(source, hold):
+            directory = options.get("directory")
+            opened = resumption.resume_checkpoint(store, newest, directory, is_driven=True)
             if opened.unfiltered:  # an agent would take unfiltered files for real content
-                raise unfiltered.failure(opened.unfiltered, f"git ckpt resume {run}")
-            repository = administration.open_linked(source, opened.path)
+                raise unfiltered.unfiltered_files_error(opened.unfiltered, f"git ckpt resume {run}")
+            repository = administration.open_linked_worktree(source, opened.path)
             if repository is None:
                 hint = "run: git ckpt doctor"
                 raise WorktreeError(f"{opened.path} is not a worktree", hint=hint)
             files = run_files.files_of_run(source, run)
             if newest.tree is not None:
-                files.restore(source, store.objects, newest.tree)
-            run_store = store.seen_from(repository, options.get("adapter", "auto"))
+                files.restore_missing(source, store.objects, newest.tree)
+            run_store = store.open_store_for(repository, options.get("adapter", "auto"))
             cleanups.callback(run_store.close)
             update_remarks = rewind.update_worktree(run_store, files, newest)
         cleanups.pop_all()
@@ -159,39 +160,38 @@ def reopen_run(store: Checkpoints, run: str, **options: Unpack[OpenOptions]) -> 
 
 
 def _read_trusted_checkpoint(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoint:
-    store.heads.move_up(run)
+    store.heads.move_head_up(run)
     head_oid, newest = store.heads.read_head(run)
-    if not local_checkpoints.is_local(store.repository, run, head_oid):
+    if not local_checkpoints.is_document_local(store.repository, run, head_oid):
         if not trusted:
-            raise trust.refusal_error(store, newest, trust.account(store, newest))
+            raise trust.trust_error(store, newest, trust.describe(store, newest))
         trust.adopt(store, run, head_oid)
     return newest
 
 
-def release_completed(store: Checkpoints, run: str) -> bool:
-    """Release the lease that a complete run still has; return whether there was one."""
-    if store.heads.move_up_and_read(run).label != ref_names.RUN_COMPLETE:
+def release_lease_of_complete_run(store: Checkpoints, run: str) -> bool:
+    if store.heads.move_head_up_and_read(run).label != ref_names.RUN_COMPLETE:
         return False
     lease = store.leases.read(run)
     if lease is None or lease[1].released is not None or store.leases.is_held(*lease):
         return False
-    _release_lease(store.leases.acquire(run, "cleanup after a killed driver"))
+    _release_lease(store.leases.acquire_lease(run, "cleanup after a killed driver"))
     return True
 
 
-def _release_lease(hold: Hold) -> None:
+def _release_lease(hold: HeldLease) -> None:
     try:
-        hold.release()
+        hold.release_lease()
     except LeaseLost:
         return  # another driver has taken over
 
 
 def require_incomplete(store: Checkpoints, newest: Checkpoint, *, again: bool = False) -> None:
     if newest.label == ref_names.RUN_COMPLETE and not again:
-        raise RunComplete(str(newest.run), _read_results(store, newest))
+        raise RunComplete(str(newest.run), _read_phase_results(store, newest))
 
 
-def _read_results(store: Checkpoints, newest: Checkpoint) -> dict[str, Any]:
+def _read_phase_results(store: Checkpoints, newest: Checkpoint) -> dict[str, Any]:
     # Omits phases whose checkpoints are gone.
     results: dict[str, Any] = {}
     completed_phases = newest.pipeline.completed if newest.pipeline is not None else {}

@@ -15,15 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self, Unpack
 
 from gitckpt.durable.run import attempts, rewind
-from gitckpt.durable.run.attempts import USUAL, PhaseOptions, PhaseResult, Session
-from gitckpt.durable.run.opener import OpenOptions, find_or_begin, reopen_run, require_incomplete
-from gitckpt.model.arguments import (
-    as_mapping,
-    async_error,
-    require,
-    require_callable,
-    require_text,
-)
+from gitckpt.durable.run.attempts import USUAL, PhaseOptions, PhaseResult, RunSession
+from gitckpt.durable.run.opener import OpenRunOptions, find_or_begin, reopen_run, require_incomplete
+from gitckpt.model import arguments
+from gitckpt.model.arguments import as_mapping, require_callable, require_text, require_type
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Progress
 from gitckpt.model.document import shorten_message
 from gitckpt.model.errors import CkptError, UsageError
@@ -32,13 +27,13 @@ from gitckpt.model.runstate import REWINDING, rewind_message
 from gitckpt.model.values import replace
 from gitckpt.store.records import ref_names
 from gitckpt.store.runs import trust
-from gitckpt.store.store import Store, inside
+from gitckpt.store.store import Store, checkpoints_of_store
 
 
 class Run:
     """A run that this process drives; the end of its `with` block completes the run."""
 
-    def __init__(self, session: Session, remarks: Sequence[str] = ()) -> None:
+    def __init__(self, session: RunSession, remarks: Sequence[str] = ()) -> None:
         self._session, self._writer = session, session.writer
         self._store, self._remarks = Store(session.store), remarks
         self._pauses = False
@@ -62,7 +57,9 @@ class Run:
         if the run is complete, or WorktreeError if its worktree cannot be opened.
         """
         first_state = as_mapping("state", state)
-        checkpoint, _ = find_or_begin(inside(store), name, key=key, base=base, state=first_state)
+        checkpoint, _ = find_or_begin(
+            checkpoints_of_store(store), name, key=key, base=base, state=first_state
+        )
         return cls.resume(store, str(checkpoint.run), adapter=adapter)
 
     @classmethod
@@ -79,24 +76,24 @@ class Run:
 
         Returns the newest checkpoint of the run, and True if the run is new.
         """
-        checkpoints = inside(store)
+        checkpoints = checkpoints_of_store(store)
         first_state = as_mapping("state", state)
         checkpoint, is_new = find_or_begin(checkpoints, name, key=key, base=base, state=first_state)
         if not is_new:
             require_incomplete(checkpoints, checkpoint)
-            checkpoints.leases.require_free(str(checkpoint.run))
+            checkpoints.leases.require_lease_free(str(checkpoint.run))
         return checkpoint, is_new
 
     @classmethod
-    def resume(cls, store: Store, run: str, **options: Unpack[OpenOptions]) -> Self:
+    def resume(cls, store: Store, run: str, **options: Unpack[OpenRunOptions]) -> Self:
         """Continue a run in its worktree, which is recreated if missing.
 
         The option `lease` is the length of the lease in microseconds; `directory` is the path of
         a recreated worktree. Raises NotFoundError, RunComplete (with the `results` of phases),
         Untrusted (another repository recorded the run), LeaseHeld or WorktreeError.
         """
-        opening = reopen_run(inside(store), run, **options)
-        return cls(Session(opening), opening.remarks)
+        opening = reopen_run(checkpoints_of_store(store), run, **options)
+        return cls(RunSession(opening), opening.remarks)
 
     @classmethod
     def fork(
@@ -104,7 +101,7 @@ class Run:
         store: Store,
         checkpoint: Checkpoint | str,
         name: str | None = None,
-        **options: Unpack[OpenOptions],
+        **options: Unpack[OpenRunOptions],
     ) -> Self:
         """Start and drive a new run at a checkpoint; the checkpoint's run stays unchanged.
 
@@ -123,7 +120,7 @@ class Run:
         trust: bool = False,
     ) -> Checkpoint:
         """Record and return the first checkpoint of a new run that continues `checkpoint`."""
-        checkpoints = inside(store)
+        checkpoints = checkpoints_of_store(store)
         if not isinstance(checkpoint, Checkpoint):
             checkpoint = store.read(checkpoint)
         return rewind.fork_run(checkpoints, checkpoint, name, trusted=trust)
@@ -132,7 +129,7 @@ class Run:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with self._take_turn():
+        with self._exclude_other_threads():
             try:
                 if kind is None and not self._pauses:
                     self.finish()
@@ -143,18 +140,18 @@ class Run:
 
     def close(self) -> None:
         """Release the run's lease; an incomplete run can be resumed later."""
-        with self._take_turn():
-            self._session.close()
+        with self._exclude_other_threads():
+            self._session.close_and_release_lease()
 
     def pause(self) -> None:
         """Prevent the end of the `with` block from marking the run as complete."""
-        with self._take_turn():
+        with self._exclude_other_threads():
             self._pauses = True
 
     def finish(self) -> None:
         """Record that the run is complete."""
-        with self._take_turn():
-            self._writer.write(ref_names.RUN_COMPLETE, self.state, trigger=PHASE)
+        with self._exclude_other_threads():
+            self._writer.write_checkpoint(ref_names.RUN_COMPLETE, self.state, trigger=PHASE)
 
     @property
     def id(self) -> str:
@@ -183,8 +180,8 @@ class Run:
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        require("state", state, dict, "a dict of names to values")
-        with self._take_turn():
+        require_type("state", state, dict, "a dict of names to values")
+        with self._exclude_other_threads():
             self._session.state = state
 
     @property
@@ -227,15 +224,15 @@ class Run:
             if hasattr(type(result), "__await__"):  # not visible before the call
                 if hasattr(result, "close"):
                     result.close()  # avoids the warning about a coroutine that was never awaited
-                raise async_error("work", work)
+                raise arguments.async_error("work", work)
             return PhaseResult(result)
 
-        with self._take_turn():
+        with self._exclude_other_threads():
             require_callable("work", work)
-            require("conduct", conduct, PhaseOptions, "a PhaseOptions")
+            require_type("conduct", conduct, PhaseOptions, "a PhaseOptions")
             input_values = as_mapping("inputs", inputs)
             input_digests = attempts.digest_inputs(input_values)
-            return self._session.perform(name, action, inputs=input_digests, conduct=conduct)
+            return self._session.perform_phase(name, action, inputs=input_digests, conduct=conduct)
 
     def milestone(
         self,
@@ -249,15 +246,15 @@ class Run:
 
         Raises UsageError outside of a phase, and the errors of `check` if the run must stop.
         """
-        with self._take_turn():
+        with self._exclude_other_threads():
             self._session.milestone(
                 trigger=trigger, message=message, progress=progress, errors=errors
             )
 
     def skip(self, name: str, result: Any = None, *, message: str | None = None) -> None:
         """Record that a phase is skipped, with its `result` and the reason in `message`."""
-        with self._take_turn():
-            attempts.require_phase_name(name)
+        with self._exclude_other_threads():
+            attempts.require_valid_phase_name(name)
             number = self._session.attempts.attempts_at(name) + 1
             json_result = attempts.to_json(result)
             self._session.last_attempt = Attempt(name, number, ended="skipped", result=json_result)
@@ -265,12 +262,13 @@ class Run:
 
     def redo(self, name: str, *, record: bool = False) -> None:
         """Mark a phase and all later phases as incomplete; `record` writes a checkpoint."""
-        with self._take_turn():
+        with self._exclude_other_threads():
             require_text("name", name)
             session = self._session
             if record:
-                name = attempts.find_phase(name, session.attempts.phases(self.completed), self.id)
-            self._writer.mark_incomplete(name)
+                phases = session.attempts.list_phases(self.completed)
+                name = attempts.find_phase(name, phases, self.id)
+            self._writer.mark_phase_incomplete(name)
             last = self.last_attempt
             if last is not None and last.phase == name:
                 # The caller has resolved what blocked the phase.
@@ -281,11 +279,11 @@ class Run:
 
     def restart(self, name: str) -> None:
         """Restore files and state from the start of a phase; mark the phase as incomplete."""
-        with self._take_turn():
+        with self._exclude_other_threads():
             require_text("name", name)
             start_checkpoint = self._session.attempts.find_first_start(name)
             if start_checkpoint is not None:
-                self._writer.go_back(start_checkpoint)
+                self._writer.go_back_to_checkpoint(start_checkpoint)
                 self.state = dict(start_checkpoint.state)
             self.redo(name)
 
@@ -295,7 +293,7 @@ class Run:
         Records a checkpoint of the current files first. Raises the errors of `Store.read`,
         UsageError if the checkpoint belongs to another run, WorktreeError or CkptError.
         """
-        with self._take_turn():
+        with self._exclude_other_threads():
             target = checkpoint
             if not isinstance(target, Checkpoint):
                 target = self._session.store.read(target)
@@ -305,17 +303,17 @@ class Run:
                 hint = f"list the checkpoints of the run: git ckpt list --run {self.id}"
                 raise UsageError(message, hint=hint)
             target = trust.read(self._session.store, self.id, target.id)
-            self._writer.remove_locks()
+            self._writer.remove_stale_locks()
             rewind.require_restorable(self._session.store, target)
-            message = rewind_message(target.id)
-            self._writer.write(REWINDING, self.state, capture=True, trigger=PHASE, message=message)
+            details: Any = {"trigger": PHASE, "message": rewind_message(target.id)}
+            self._writer.write_checkpoint(REWINDING, self.state, capture=True, **details)
             if self.unwritten:  # the current files are not recorded yet, so do not change them
                 reason = self.unwritten[-1]
-                self._writer.drop_last_pending()
+                self._writer.drop_last_pending_checkpoint()
                 problem = f"the current files cannot be recorded: {reason}"
                 hint = f"fix the cause, then: git ckpt resume {target.id} --rewind"
                 raise CkptError(f"cannot rewind run {self.id}: {problem}", hint=hint)
-            self._writer.go_back(target)
+            self._writer.go_back_to_checkpoint(target)
             self.state = dict(target.state)
             attempt = target.attempt
             self._session.last_attempt = attempt if attempt and attempt.ended else None
@@ -331,7 +329,7 @@ class Run:
         self._session.wait(seconds)
 
     @contextlib.contextmanager
-    def _take_turn(self) -> Iterator[None]:
+    def _exclude_other_threads(self) -> Iterator[None]:
         # Another thread gets an error at once: waiting would hide that phases have an order.
         if not self._lock.acquire(blocking=False):
             message = f"another thread uses run {self.id}: phases of a run cannot run in parallel"
@@ -346,10 +344,10 @@ class Run:
         pipeline = replace(self._writer.pipeline, completed=dict(completed))
         details["attempt"] = self.last_attempt or Attempt("rewind", ended=attempts.COMPLETE)
         details |= {"trigger": PHASE, "pipeline": pipeline}
-        self._writer.write(REWOUND, self.state, capture=True, **details)
+        self._writer.write_checkpoint(REWOUND, self.state, capture=True, **details)
 
 
-def session_of(run: Run) -> Session:
+def session_of(run: Run) -> RunSession:
     return run._session  # noqa: SLF001 - the only access to it
 
 

@@ -2,7 +2,7 @@
 
 Public modules:
     steps: `Steps`, the public API.
-    journal: `report` records a report; `find_target` finds the run that it belongs to.
+    journal: `record_report` records a report; `find_report_target` finds its run.
     report: `StepReport`, the content of a report.
     graph: `Graph`, the steps and the transitions between them.
     graph_file: reads a graph from a file or the preset.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gitckpt.model.arguments import closest, normalize_name
+from gitckpt.model.arguments import closest_word, normalize_name
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, field
 
@@ -62,7 +62,7 @@ class Graph:
             return step
         step_names = [step.name for step in self.steps]
         names_by_key = {normalize_name(name): name for name in (*step_names, *self.aliases)}
-        close_key = closest(normalize_name(text), names_by_key)
+        close_key = closest_word(normalize_name(text), names_by_key)
         hint = f"the steps: {', '.join(step_names)}"
         if close_key:
             hint = f"did you mean {names_by_key[close_key]}? The steps: {', '.join(step_names)}"
@@ -71,15 +71,15 @@ class Graph:
     def after(self, step: StepDefinition, records: Mapping[str, object]) -> StepDefinition:
         """Return the next step after `step` passed; skip conditional steps not required."""
         step_record = records.get(step.name)
-        next_step = self._find_step(step.on_pass)
+        next_step = self._find_step_by_name(step.on_pass)
         while next_step.only_if is not None:
             is_required = _is_true(records.get(next_step.name), "required")
             if is_required or _is_true(step_record, next_step.only_if):
                 break
-            next_step = self._find_step(next_step.on_pass)
+            next_step = self._find_step_by_name(next_step.on_pass)
         return next_step
 
-    def _find_step(self, name: str) -> StepDefinition:
+    def _find_step_by_name(self, name: str) -> StepDefinition:
         return next((step for step in self.steps if step.name == name), END)
 
 

@@ -10,11 +10,11 @@ from gitckpt.durable.steps import graph_file, machine
 from gitckpt.durable.steps import report as record
 from gitckpt.durable.steps.graph import COMPLETE, Graph
 from gitckpt.durable.steps.report import FAIL, RESET, START, StepReport
-from gitckpt.git.lock import Lock
+from gitckpt.git.lock import FileLock
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model import codec, ids, phase, times
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.checkpoint import STEP, Checkpoint, Progress
 from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.model.values import dataclass, replace
@@ -46,7 +46,7 @@ class Reported:
     is_new: bool  # the report started the run
 
 
-def find_target(
+def find_report_target(
     store: Checkpoints,
     *,
     run: str | None = None,
@@ -54,11 +54,11 @@ def find_target(
     environ: Mapping[str, str] = os.environ,
 ) -> ReportTarget:
     """Find the run of a report by `run`, $CKPT_RUN, the current worktree or the track."""
-    run_name = run or environ.get(leases.RUN_VARIABLE)
-    if run_name:
-        exists = ids.is_run_id(run_name) and store.refs.read(ref_names.RUNS + run_name) is not None
-        return ReportTarget(run_name if exists else finder.find_run(run_name, store.index), track)
-    owner = ownership.owner(store.repository)
+    name = run or environ.get(leases.RUN_VARIABLE)
+    if name:
+        exists = ids.is_run_id(name) and store.refs.read_ref(ref_names.RUNS + name) is not None
+        return ReportTarget(name if exists else finder.find_run(name, store.index), track)
+    owner = ownership.owner_of(store.repository)
     if owner is not None and owner.run is not None:
         return ReportTarget(owner.run, track)
     if track is not None:
@@ -67,10 +67,10 @@ def find_target(
     raise UsageError("no run is named", hint=hint)
 
 
-def read_newest(store: Checkpoints, target: ReportTarget) -> Checkpoint:
+def read_newest_checkpoint(store: Checkpoints, target: ReportTarget) -> Checkpoint:
     if target.run is not None:
-        return store.heads.move_up_and_read(target.run)
-    hint = f"start one: git ckpt step start STEP --track {shell_word(str(target.track))}"
+        return store.heads.move_head_up_and_read(target.run)
+    hint = f"start one: git ckpt step start STEP --track {shell_quoted(str(target.track))}"
     raise NotFoundError(f"no run has the track {target.track}", hint=hint)
 
 
@@ -85,10 +85,10 @@ def find_graph(store: Checkpoints, state: Mapping[str, Any], requested: str | No
     try:
         return graph_file.read_graph(os.path.join(top, settings.FILE), name)
     except UsageError as error:
-        if not store.rules.read().problem:  # the mistake is in the graph itself
+        if not store.settings_reader.read_settings().problem:  # the mistake is in the graph itself
             raise
         try:
-            return graph_file.read_head_graph(store.repository, name)
+            return graph_file.read_graph_at_head(store.repository, name)
         except CkptError:
             raise error from None
 
@@ -97,12 +97,12 @@ def find_worktree(store: Checkpoints, run: str) -> str | None:
     return ownership.worktrees_of_runs(store.repository).get(run, store.repository.worktree)
 
 
-def _worktree_repository(store: Checkpoints, run: str) -> Repository | None:
+def _open_run_worktree(store: Checkpoints, run: str) -> Repository | None:
     path = ownership.worktrees_of_runs(store.repository).get(run)
-    return administration.open_linked(store.repository, path) if path is not None else None
+    return administration.open_linked_worktree(store.repository, path) if path is not None else None
 
 
-def report(
+def record_report(
     store: Checkpoints,
     target: ReportTarget,
     step_report: StepReport,
@@ -113,29 +113,30 @@ def report(
 ) -> Reported:
     """Record a report as a checkpoint; repeating it with the same id records nothing."""
     if checkpoint_id is not None:
-        earlier_report = _find_recorded(store, target, step_report, checkpoint_id)
+        earlier_report = _find_repeated_report(store, target, step_report, checkpoint_id)
         if earlier_report is not None:
             return earlier_report
         step_report = replace(step_report, checkpoint_id=checkpoint_id)
     if target.run is not None and not _starts_run(store, target, step_report):
-        return _report_to_run(store, target, step_report, graph, files=files)
+        return _record_report_in_run(store, target, step_report, graph, files=files)
     assert target.track is not None
-    with Lock(os.path.join(store.repository.make_private_dir(), _LOCK), _PATIENCE):
+    with FileLock(os.path.join(store.repository.make_private_dir(), _LOCK), _PATIENCE):
         # Another process may have started the run.
         target = replace(target, run=find_run_of_track(store, target.track))
         if target.run is not None and not _starts_run(store, target, step_report):
-            return _report_to_run(store, target, step_report, graph, files=files)
+            return _record_report_in_run(store, target, step_report, graph, files=files)
         step_graph = find_graph(store, {}, graph)
-        checkpoint = _save(store, replace(target, run=None), step_graph, step_report, files=files)
+        target = replace(target, run=None)
+        checkpoint = _save_report(store, target, step_graph, step_report, files=files)
     return Reported(checkpoint, step_graph, is_new=True)
 
 
-def _find_recorded(
+def _find_repeated_report(
     store: Checkpoints, target: ReportTarget, step_report: StepReport, checkpoint_id: str
 ) -> Reported | None:
-    if not ids.is_id(checkpoint_id):
+    if not ids.is_checkpoint_id(checkpoint_id):
         raise UsageError(f"{checkpoint_id!r:.60} is not a UUIDv4", hint="run: uuidgen --random")
-    if store.refs.read(ref_names.CHECKPOINTS + checkpoint_id) is None:
+    if store.refs.read_ref(ref_names.CHECKPOINTS + checkpoint_id) is None:
         return None
     checkpoint = store.read_own(checkpoint_id)
     step_graph = find_graph(store, checkpoint.state)
@@ -146,24 +147,24 @@ def _find_recorded(
         problem = f"checkpoint {checkpoint_id} belongs to another report: {checkpoint.label}"
         raise UsageError(problem, hint="give each report a different id")
     # The first call may have been killed before it moved the run's head or wrote the mirror.
-    store.heads.move_up(checkpoint.run)
-    worktree_repository = _worktree_repository(store, checkpoint.run) or store.repository
-    _write_mirror(store, worktree_repository, step_graph, checkpoint.run)
+    store.heads.move_head_up(checkpoint.run)
+    worktree_repository = _open_run_worktree(store, checkpoint.run) or store.repository
+    _write_state_mirror(store, worktree_repository, step_graph, checkpoint.run)
     return Reported(checkpoint, step_graph, is_new=False)
 
 
-def _write_mirror(store: Checkpoints, repository: Repository, graph: Graph, run: str) -> None:
+def _write_state_mirror(store: Checkpoints, repository: Repository, graph: Graph, run: str) -> None:
     if graph.mirror is None or repository.worktree is None:
         return  # the graph has no mirror file
     try:
         # Read the state under the lock: the last of two reporters then writes the newest state.
-        with Lock(os.path.join(repository.make_private_dir(), _MIRROR_LOCK), _PATIENCE):
-            graph_file.write_mirror(repository, graph.mirror, store.heads.read(run).state)
+        with FileLock(os.path.join(repository.make_private_dir(), _MIRROR_LOCK), _PATIENCE):
+            graph_file.write_state_mirror(repository, graph.mirror, store.heads.read(run).state)
     except CkptError as error:
         store.announce(error.message)
 
 
-def _report_to_run(
+def _record_report_in_run(
     store: Checkpoints,
     target: ReportTarget,
     step_report: StepReport,
@@ -172,25 +173,25 @@ def _report_to_run(
     files: bool,
 ) -> Reported:
     run = str(target.run)
-    newest_checkpoint = store.heads.read(run)
-    step_graph = find_graph(store, newest_checkpoint.state, graph)
-    worktree = _worktree_repository(store, run)
-    if worktree is None and newest_checkpoint.pipeline is not None:
+    newest = store.heads.read(run)
+    step_graph = find_graph(store, newest.state, graph)
+    worktree = _open_run_worktree(store, run)
+    if worktree is None and newest.pipeline is not None:
         # The run's worktree is gone, and resume recreates it from the newest checkpoint: record the
         # run's commit, not the one that is checked out here.
         if files:
             hint = f"recreate the worktree: git ckpt resume {run} --no-run"
             raise UsageError(f"the worktree of run {run} is gone", hint=hint)
-        checkpoint = _save(store, target, step_graph, step_report, base=newest_checkpoint.git_sha)
+        checkpoint = _save_report(store, target, step_graph, step_report, base=newest.git_sha)
     elif worktree is None or os.path.samefile(worktree.git_dir, store.repository.git_dir):
-        checkpoint = _save(store, target, step_graph, step_report, files=files)
+        checkpoint = _save_report(store, target, step_graph, step_report, files=files)
     else:
-        with store.seen_from(worktree, "plumbing") as run_store:
-            checkpoint = _save(run_store, target, step_graph, step_report, files=files)
+        with store.open_store_for(worktree, "plumbing") as run_store:
+            checkpoint = _save_report(run_store, target, step_graph, step_report, files=files)
     return Reported(checkpoint, step_graph, is_new=False)
 
 
-def _save(
+def _save_report(
     store: Checkpoints, target: ReportTarget, graph: Graph, step_report: StepReport, **options: Any
 ) -> Checkpoint:
     run, track = target.run, target.track
@@ -212,7 +213,7 @@ def _save(
     notes_line = " ".join((step_report.notes or "").split())
     message = ": ".join(filter(None, ["reset" if step_report.action == RESET else "", notes_line]))
     message = message if len(message) <= _MESSAGE else f"{message[:_MESSAGE]}…"
-    guard = store.leases.bind_to_token(run) if run is not None else None
+    guard = store.leases.bind_writes_to_token(run) if run is not None else None
     new_track = track if run is None else None
     kwargs: dict[str, Any] = {"run": run, "start": new_track, "guard": guard, "change": change}
     kwargs |= {"trigger": STEP, "agent": step_report.agent, "message": message or None}
@@ -223,17 +224,18 @@ def _save(
     label = f"{step}-{record.LABELS[step_report.action]}"
     if options.pop("files", False):
         # An agent waits for this call: omit a capture that takes too long.
-        checkpoint = store.save(label, limits=store.rules.limits().automatic(), **kwargs)
+        limits = store.settings_reader.read_limits().automatic()
+        checkpoint = store.save(label, limits=limits, **kwargs)
     else:
         checkpoint = store.record(label, **options, **kwargs)
-    _write_mirror(store, store.repository, graph, str(checkpoint.run))
+    _write_state_mirror(store, store.repository, graph, str(checkpoint.run))
     return checkpoint
 
 
 def _starts_run(store: Checkpoints, target: ReportTarget, step_report: StepReport) -> bool:
     if target.run is None:
         return True
-    return target.by_track and step_report.action == START and _is_complete(store, target.run)
+    return target.by_track and step_report.action == START and _is_run_complete(store, target.run)
 
 
 def _read_graph_name(state: Mapping[str, Any]) -> str | None:
@@ -242,7 +244,7 @@ def _read_graph_name(state: Mapping[str, Any]) -> str | None:
     return name if isinstance(name, str) else graph_file.SUPERPOWERS if loop_table else None
 
 
-def _is_complete(store: Checkpoints, run: str) -> bool:
+def _is_run_complete(store: Checkpoints, run: str) -> bool:
     newest = store.heads.read(run)
     if newest.label == ref_names.RUN_COMPLETE:
         return True
@@ -250,18 +252,17 @@ def _is_complete(store: Checkpoints, run: str) -> bool:
 
 
 def find_run_of_track(store: Checkpoints, track: str) -> str | None:
-    """Return the track's newest open run, else its newest complete run, else None."""
     if not track.strip() or not track.isprintable():
         raise UsageError(f"{track!r} is not a track name", hint="such as --track add-login")
     slug = ids.make_slug(track)
     newest_run = None
-    for run in sorted(store.index.runs(), reverse=True):
+    for run in sorted(store.index.list_runs(), reverse=True):
         run_slug, suffix = run[16:], run[16:].removeprefix(f"{slug}-")  # behind the timestamp
         if run_slug != slug and not suffix.isdigit():
             continue
-        if store.heads.is_local(run) and store.heads.read(run).state.get(TRACK) == track:
+        if store.heads.is_head_local(run) and store.heads.read(run).state.get(TRACK) == track:
             newest_run = newest_run or run
-            if not _is_complete(store, run):
+            if not _is_run_complete(store, run):
                 return run
     return newest_run
 
@@ -284,7 +285,7 @@ class StepEvent:
 
 
 def read_history(store: Checkpoints, run: str) -> list[StepEvent]:
-    run_chain = reversed(heads.list_checkpoints(store.index, store.repository, run))
+    run_chain = reversed(heads.list_run_checkpoints(store.index, store.repository, run))
     step_entries = [entry for entry in run_chain if entry.trigger == STEP]
     objects = store.objects.read([entry.oid for entry in step_entries])
     shared_fields = ("timestamp", "agent", "message", "errors", "git_sha", "progress")
@@ -293,7 +294,7 @@ def read_history(store: Checkpoints, run: str) -> list[StepEvent]:
         if object_data is None:
             continue
         checkpoint = codec.decode_header(object_data[1], ref_names.CHECKPOINTS + entry.id)
-        step, status = phase.split(checkpoint.label)
+        step, status = phase.split_label(checkpoint.label)
         fields: dict[str, Any] = {name: getattr(checkpoint, name) for name in shared_fields}
         fields |= {"checkpoint": checkpoint.id, "sequence": checkpoint.sequence or 0}
         has_files = checkpoint.worktree is not None

@@ -14,7 +14,7 @@ from gitckpt.durable.steps import report as records
 from gitckpt.durable.steps.graph import COMPLETE, END, Graph, StepDefinition
 from gitckpt.durable.steps.report import PlanTask, StateTable, StepReport
 from gitckpt.git.files import regular
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.model.values import dataclass
 
@@ -46,7 +46,7 @@ def find_position(graph: Graph, state: StateTable) -> StepPosition:
     """Return a run's current step and status; after an ended step, the next step."""
     loop_table = get_loop_table(state)
     current_step = loop_table.get("current_step")
-    step = graph.find(current_step) or _find_step(graph, state, current_step)
+    step = graph.find(current_step) or _find_step_by_status(graph, state, current_step)
     status = records.parse_status(loop_table.get("step_status")) or records.NOT_STARTED
     if step is None:
         return StepPosition(str(current_step), status, is_known=False)
@@ -68,7 +68,7 @@ def find_position(graph: Graph, state: StateTable) -> StepPosition:
     return StepPosition(next_name, records.PASSED if next_name == COMPLETE else records.NOT_STARTED)
 
 
-def _find_step(graph: Graph, state: StateTable, text: object) -> StepDefinition | None:
+def _find_step_by_status(graph: Graph, state: StateTable, text: object) -> StepDefinition | None:
     # Some tools write a status such as BLOCKED instead of a step name.
     status = records.parse_status(text)
     if status == records.BLOCKED:
@@ -87,7 +87,6 @@ def get_loop_table(state: StateTable) -> StateTable:
 
 
 def find_record(graph: Graph, state: StateTable, step: str) -> StateTable:
-    """Return a step's record, stored by name or alias; {} if the step has no record."""
     step_records = _get_table(get_loop_table(state), "checkpoints", "loop_state.")
     return _get_table(step_records, _find_key(graph, step_records, step), "loop_state.checkpoints.")
 
@@ -95,15 +94,15 @@ def find_record(graph: Graph, state: StateTable, step: str) -> StateTable:
 def apply_report(
     graph: Graph, state: StateTable, report: StepReport, timestamp: str
 ) -> dict[str, Any]:
-    """Return the state after a report at `timestamp`, without changing `state`."""
     step = graph.step(report.step)
     if step is END and report.action != records.PASS:
         hint = "show the current step: git ckpt step show"
         raise UsageError(f"{COMPLETE} is the end of the steps, not a step", hint=hint)
-    records.require_valid(report, step)
+    records.require_valid_report(report, step)
     current_position = find_position(graph, state)
-    moves_run = _check_order(current_position, step, find_record(graph, state, step.name), report)
-    update = _StateUpdate(graph, state, timestamp)
+    record = find_record(graph, state, step.name)
+    moves_run = _check_report_order(current_position, step, record, report)
+    update = _StepStateUpdate(graph, state, timestamp)
     if step is END:
         update.enter(END)
     elif report.action == records.RESET:
@@ -115,7 +114,7 @@ def apply_report(
     return update.state
 
 
-def _check_order(
+def _check_report_order(
     current: StepPosition, step: StepDefinition, record: StateTable, report: StepReport
 ) -> bool:
     """Return whether a report moves the run on. Raises OutOfOrder if it comes early."""
@@ -128,23 +127,19 @@ def _check_order(
     if report.force:
         return is_current or report.action == records.START
     is_late_elsewhere = is_late_report and step.name != current.step
-    if (
-        current.status == records.BLOCKED
-        and report.action != records.BLOCK
-        and not is_late_elsewhere
-    ):
+    is_blocked = current.status == records.BLOCKED and report.action != records.BLOCK
+    if is_blocked and not is_late_elsewhere:
         raise make_blocked_error(current)
     if is_current or is_late_report:
         return is_current
-    reset_command = f"git ckpt step reset {shell_word(step.name)}"
+    reset_command = f"git ckpt step reset {shell_quoted(step.name)}"
     if current.step == COMPLETE:
         hint = f"to repeat the step: {reset_command}; to only record the report: --force"
         raise OutOfOrder(f"the run is complete, so not at {step.name}", hint=hint)
-    hint = f"next is: git ckpt step start {shell_word(current.step)}"
+    hint = f"next is: git ckpt step start {shell_quoted(current.step)}"
     hint += f"; to go back or ahead: {reset_command}, or --force"
-    raise OutOfOrder(
-        f"the run is at {current.step} ({current.status}), not at {step.name}", hint=hint
-    )
+    place = f"{current.step} ({current.status})"
+    raise OutOfOrder(f"the run is at {place}, not at {step.name}", hint=hint)
 
 
 def _is_running(record: StateTable) -> bool:
@@ -153,11 +148,11 @@ def _is_running(record: StateTable) -> bool:
 
 def make_blocked_error(current: StepPosition) -> StepsBlocked:
     reasons = f": {'; '.join(current.reasons)}" if current.reasons else ""
-    hint = f"resolve the blocker, then: git ckpt step reset {shell_word(current.step)}"
+    hint = f"resolve the blocker, then: git ckpt step reset {shell_quoted(current.step)}"
     return StepsBlocked(f"the run is blocked at {current.step}{reasons}", hint=hint)
 
 
-class _StateUpdate:
+class _StepStateUpdate:
     def __init__(self, graph: Graph, state: StateTable, timestamp: str) -> None:
         self._graph, self._at = graph, timestamp
         old_loop = get_loop_table(state)
@@ -165,26 +160,26 @@ class _StateUpdate:
         limits = {"fix_cycle_count": 0, "max_fix_cycles": graph.max_fix_cycles, "iterations": 0}
         self._records = dict(_get_table(old_loop, "checkpoints", "loop_state."))
         loop_table = {**first_keys, **limits, **old_loop, "checkpoints": self._records}
-        self._loop = _move_last(loop_table, "checkpoints")
+        self._loop = _move_keys_last(loop_table, "checkpoints")
         self._blockers = list(_get_blockers(state))
-        self.state = _move_last({**state, BLOCKERS: self._blockers, LOOP: self._loop}, LOOP)
+        self.state = _move_keys_last({**state, BLOCKERS: self._blockers, LOOP: self._loop}, LOOP)
 
     def begin(self, step: StepDefinition, report: StepReport, *, moves_run: bool) -> None:
         record = self._record_of(step)
         if not _is_running(record) or report.action == records.START:
-            if self._is_over_limit() and not report.force:
+            if self._has_reached_iteration_limit() and not report.force:
                 hint = "look for a circle of steps: git ckpt step show --history"
-                hint += f"; then: git ckpt step reset {shell_word(step.name)}"
-                raise StepsBlocked(self._limit_message(), hint=hint)
+                hint += f"; then: git ckpt step reset {shell_quoted(step.name)}"
+                raise StepsBlocked(self._iteration_limit_message(), hint=hint)
             self._start(step, record)
             record["status"] = records.IN_PROGRESS
-        self._merge(record, step, report)
+        self._merge_report(record, step, report)
         if moves_run:
             # Records written by other tools may lack started_at.
             self._set_position(step.name, records.IN_PROGRESS, record.get("started_at"))
 
     def _start(self, step: StepDefinition, record: dict[str, Any]) -> None:
-        self._loop["iterations"] = self._count_of("iterations") + 1
+        self._loop["iterations"] = self._get_loop_count("iterations") + 1
         if not _is_running(record) or not record.get("started_at"):
             record |= {"started_at": self._at, "completed_at": None}
         if step.version_key is not None:
@@ -195,7 +190,7 @@ class _StateUpdate:
         if not _is_running(record) or not record.get("started_at"):
             self._start(step, record)
         record |= {"status": records.ENDS[report.action], "completed_at": self._at}
-        self._merge(record, step, report)
+        self._merge_report(record, step, report)
         if report.action == records.BLOCK:
             self._block(step, str(report.notes), moves_run=moves_run)
         elif moves_run and report.action == records.FAIL:
@@ -215,7 +210,7 @@ class _StateUpdate:
         record = self._record_of(step)
         record.pop("verdict", None)
         record |= _FRESH
-        self._merge(record, step, report)
+        self._merge_report(record, step, report)
         self._loop |= {"fix_cycle_count": 0, "iterations": 0}
         self._set_position(step.name, records.NOT_STARTED, None)
 
@@ -235,15 +230,15 @@ class _StateUpdate:
             record["required"] = True
         self._put_record(step, record | {"last_updated": self._at})
         self._set_position(step.name, records.NOT_STARTED, None)
-        if self._is_over_limit():
-            self._block(step, self._limit_message(), moves_run=True)
+        if self._has_reached_iteration_limit():
+            self._block(step, self._iteration_limit_message(), moves_run=True)
 
     def _fail(self, step: StepDefinition, notes: str) -> None:
         if step.on_fail is None:
             self._set_position(step.name, records.FAILED, self._loop.get("step_started_at"))
             return
         if step.counts_cycles:
-            count, limit = self._count_of("fix_cycle_count"), self._loop["max_fix_cycles"]
+            count, limit = self._get_loop_count("fix_cycle_count"), self._loop["max_fix_cycles"]
             if count >= (limit if type(limit) is int else self._graph.max_fix_cycles):
                 cycles = f"{count} fix {'cycle' if count == 1 else 'cycles'}"
                 self._block(step, f"the step failed after {cycles}: {notes}", moves_run=True)
@@ -258,22 +253,22 @@ class _StateUpdate:
         if moves_run:
             self._set_position(step.name, records.BLOCKED, self._loop.get("step_started_at"))
 
-    def _is_over_limit(self) -> bool:
-        return self._count_of("iterations") >= self._graph.max_iterations
+    def _has_reached_iteration_limit(self) -> bool:
+        return self._get_loop_count("iterations") >= self._graph.max_iterations
 
-    def _limit_message(self) -> str:
+    def _iteration_limit_message(self) -> str:
         return f"the run reached the limit of {self._graph.max_iterations} iterations"
 
-    def _count_of(self, key: str) -> int:
+    def _get_loop_count(self, key: str) -> int:
         value = self._loop.get(key)
         return value if type(value) is int and value >= 0 else 0
 
     def _set_position(self, step: str, status: str, since: object) -> None:
         self._loop |= {"current_step": step, "step_status": status, "step_started_at": since}
 
-    def _merge(self, record: StateTable, step: StepDefinition, report: StepReport) -> None:
-        new_record = records.merge_report(_order_keys(record), step, report, self._at)
-        self._put_record(step, _order_keys(new_record))
+    def _merge_report(self, record: StateTable, step: StepDefinition, report: StepReport) -> None:
+        new_record = records.merge_report(_order_record_keys(record), step, report, self._at)
+        self._put_record(step, _order_record_keys(new_record))
 
     def _record_of(self, step: StepDefinition) -> dict[str, Any]:
         record_key = _find_key(self._graph, self._records, step.name)
@@ -287,12 +282,12 @@ _TIMES = ("started_at", "completed_at")  # keys that each record has, in the ord
 _COMMON = ("status", *_TIMES, "agent", "output_files", "notes", "last_updated")
 
 
-def _order_keys(record: StateTable) -> dict[str, Any]:
+def _order_record_keys(record: StateTable) -> dict[str, Any]:
     ordered_record = {key: record.get(key) for key in (*_COMMON, "progress")} | dict(record)
-    return _move_last(ordered_record, "progress", "tasks")
+    return _move_keys_last(ordered_record, "progress", "tasks")
 
 
-def _move_last(table: StateTable, *last: str) -> dict[str, Any]:
+def _move_keys_last(table: StateTable, *last: str) -> dict[str, Any]:
     # In TOML, simple keys must come before tables, or they would belong to the table.
     ordered_keys = [key for key in table if key not in last] + [key for key in last if key in table]
     return {key: table[key] for key in ordered_keys}
@@ -349,42 +344,40 @@ def find_next_step(
     path: str | None = None,
     resume_from: str | None = None,
 ) -> NextStep:
-    """Return the step and task with which a run continues.
-
-    `top` is the worktree, `path` a plan file, and `resume_from` the task to continue with.
-    """
+    """Return the step to go on with; `top` is the worktree, `path` the file of a plan."""
     current = find_position(graph, state)
     if current.status == records.BLOCKED:
         raise make_blocked_error(current)
     remarks = list(_describe_position(graph, current, state))
-    task_number = None if resume_from is None else records.parse_number(resume_from) or resume_from
+    number = None if resume_from is None else records.parse_task_number(resume_from) or resume_from
     step = graph.find(current.step)
     if step is None or not step.has_tasks:
-        if task_number is not None:
+        if number is not None:
             hint = "show the current step: git ckpt step show"
             raise OutOfOrder(f"the run is at {current.step}, which has no tasks", hint=hint)
         return NextStep(current.step, current.status, remarks=tuple(remarks))
-    named_plan = _find_plan(graph, state, current.step, top, path)
+    named_plan = _find_and_parse_plan(graph, state, current.step, top, path)
     if named_plan is None:
-        if task_number is None:
+        if number is None:
             remarks.append("there is no plan to take the task from; name a plan: --plan FILE")
-        return NextStep(current.step, current.status, task_number or None, remarks=tuple(remarks))
-    plan_name, tasks = named_plan
+        return NextStep(current.step, current.status, number or None, remarks=tuple(remarks))
+    plan, tasks = named_plan
     task: PlanTask | None
-    if task_number is not None:
-        task = _find_task(tasks, task_number, plan_name)
+    if number is not None:
+        task = _find_task(tasks, number, plan)
         if task.is_done:
-            remarks.append(f"task {task.name} is already done, according to {plan_name}")
+            remarks.append(f"task {task.name} is already done, according to {plan}")
     else:
         task = records.find_open_task(tasks)
-        remarks += _compare_plan(find_record(graph, state, current.step), tasks, task, plan_name)
+        record = find_record(graph, state, current.step)
+        remarks += _compare_plan_with_record(record, tasks, task, plan)
     if task is None:
-        remark = f"all tasks of {plan_name} are done: git ckpt step pass {shell_word(current.step)}"
-        remarks.append(remark if tasks else f"{plan_name} has no tasks")
-        return NextStep(current.step, current.status, plan=plan_name, remarks=tuple(remarks))
+        remark = f"all tasks of {plan} are done: git ckpt step pass {shell_quoted(current.step)}"
+        remarks.append(remark if tasks else f"{plan} has no tasks")
+        return NextStep(current.step, current.status, plan=plan, remarks=tuple(remarks))
     if task.mark == records.STUCK:
-        remarks.append(f"task {task.name} is marked as blocked in {plan_name}, line {task.line}")
-    return NextStep(current.step, current.status, task.name, task.title, plan_name, tuple(remarks))
+        remarks.append(f"task {task.name} is marked as blocked in {plan}, line {task.line}")
+    return NextStep(current.step, current.status, task.name, task.title, plan, tuple(remarks))
 
 
 def _describe_position(graph: Graph, current: StepPosition, state: StateTable) -> Iterator[str]:
@@ -399,12 +392,12 @@ def _describe_position(graph: Graph, current: StepPosition, state: StateTable) -
         yield f"{current.step} failed: {notes}" if notes else f"{current.step} failed"
 
 
-def _compare_plan(
+def _compare_plan_with_record(
     record: StateTable, tasks: Sequence[PlanTask], first: PlanTask | None, plan_name: str
 ) -> Iterator[str]:
     # If the plan and the records disagree, the plan is right.
     last_task = record.get("last_task")
-    number = records.parse_number(last_task) if isinstance(last_task, str) else None
+    number = records.parse_task_number(last_task) if isinstance(last_task, str) else None
     next_text = (
         f"the run continues with {first.name}" if first is not None else "nothing is left to do"
     )
@@ -418,7 +411,7 @@ def _compare_plan(
     tasks_table = record.get("tasks")
     reported_tasks = tasks_table.items() if isinstance(tasks_table, Mapping) else ()
     statuses = {
-        records.parse_number(task_key): records.parse_status(task_record.get("status"))
+        records.parse_task_number(task_key): records.parse_status(task_record.get("status"))
         for task_key, task_record in reported_tasks
         if isinstance(task_record, Mapping)
     }
@@ -430,7 +423,7 @@ def _compare_plan(
             yield f"task {task_number} is reported as {status}, but is done in {plan_name}"
 
 
-def _find_plan(
+def _find_and_parse_plan(
     graph: Graph, state: StateTable, step: str, top: str | None, path: str | None
 ) -> tuple[str, list[PlanTask]] | None:
     if path is not None:
@@ -468,7 +461,7 @@ def _find_task(tasks: Sequence[PlanTask], number: str, plan_name: str) -> PlanTa
 
 def _read_plan(path: str) -> str:
     try:
-        return regular.content(path, _LARGEST).decode("utf-8", "replace")
+        return regular.read_content(path, _LARGEST).decode("utf-8", "replace")
     except FileNotFoundError:
         raise NotFoundError(f"there is no file {path}", hint="name the plan: --plan FILE") from None
     except OSError as error:

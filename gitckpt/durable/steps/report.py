@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gitckpt.durable.steps.graph import StepDefinition
-from gitckpt.model.arguments import require, require_number, require_text, strings
+from gitckpt.model.arguments import as_strings, require_number, require_text, require_type
 from gitckpt.model.checkpoint import Progress
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, field, replace
@@ -47,7 +47,7 @@ def parse_status(value: object) -> str | None:
     return word if word in STATUSES else _BY_SPELLING.get(word)
 
 
-def parse_number(text: str) -> str | None:
+def parse_task_number(text: str) -> str | None:
     """Return the number of a task, such as "2.3" of "Task 2.3: Log in", or None."""
     task_match = _TASK.match(text.strip())
     return next(number.lower() for number in task_match.groups() if number) if task_match else None
@@ -63,15 +63,8 @@ LABELS = {START: "started", PROGRESS: "progress", PASS: "complete", FAIL: "faile
 LABELS |= {BLOCK: "blocked", SKIP: "skipped", RESET: "progress"}
 ENDS = {PASS: PASSED, FAIL: FAILED, BLOCK: BLOCKED, SKIP: SKIPPED}
 # Record keys that `StepReport.values` cannot set: other fields set them, or gitckpt itself.
-RESERVED_KEYS: tuple[str, ...] = (
-    "status",
-    "started_at",
-    "completed_at",
-    "last_updated",
-    "agent",
-    "notes",
-)
-RESERVED_KEYS += ("progress", "output_files", "tasks", "verdict")
+RESERVED_KEYS: tuple[str, ...] = ("status", "started_at", "completed_at", "last_updated")
+RESERVED_KEYS += ("agent", "notes", "progress", "output_files", "tasks", "verdict")
 
 StateTable = Mapping[str, Any]  # the state of a run, or a table in it
 _COUNTS = ("current_phase", "total_phases", "tasks_completed", "tasks_total")
@@ -110,15 +103,15 @@ class StepReport:
             require_text(name, getattr(self, name), may_be_none=True)
         for name in _COUNTS:
             require_number(name, getattr(self, name), may_be_none=True)
-        object.__setattr__(self, "outputs", strings("outputs", self.outputs))
-        require("force", self.force, bool, "True or False")
-        require("values", self.values, Mapping, "a map of names to values")
+        object.__setattr__(self, "outputs", as_strings("outputs", self.outputs))
+        require_type("force", self.force, bool, "True or False")
+        require_type("values", self.values, Mapping, "a map of names to values")
         if self.action not in LABELS:
             hint = f"an action is one of {', '.join(LABELS)}"
             raise UsageError(f"{self.action!r} is not an action of a step", hint=hint)
 
 
-def require_valid(report: StepReport, step: StepDefinition) -> None:
+def require_valid_report(report: StepReport, step: StepDefinition) -> None:
     action, verdict = report.action, report.verdict
     if action in (FAIL, BLOCK) and not (report.notes or "").strip():
         notes_topic = "what went wrong" if action == FAIL else "what must be resolved"
@@ -145,7 +138,6 @@ def require_valid(report: StepReport, step: StepDefinition) -> None:
 def merge_report(
     record: StateTable, step: StepDefinition, report: StepReport, timestamp: str
 ) -> dict[str, Any]:
-    """Return a step's record with the values of a report; keep the record's status."""
     fields = {**record, **report.values}
     fields["agent"] = report.agent or fields.get("agent") or step.agent or "unknown"
     progress = {key: getattr(report, key) for key in _COUNTS[:2]} | {"current_task": report.task}
@@ -165,8 +157,8 @@ def merge_report(
     if report.task is not None:
         _add_task(fields, report.task, report, timestamp)
         if fields.get("tasks") and not record.get("tasks"):
-            _preserve_counts(fields, record, report)
-    _update_counts(fields, step)
+            _keep_earlier_task_counts(fields, record, report)
+    _update_task_counts(fields, step)
     fields["last_updated"] = timestamp
     return fields
 
@@ -200,7 +192,7 @@ def _add_commit(record: dict[str, Any], step: StepDefinition, report: StepReport
 
 def _add_task(record: dict[str, Any], text: str, report: StepReport, timestamp: str) -> None:
     # Free text without a number is a task only if the report says more about it.
-    task_number = parse_number(text)
+    task_number = parse_task_number(text)
     if task_number is None and report.task_status is None and report.worker is None:
         return
     task_key = task_number or text
@@ -217,7 +209,7 @@ def _add_task(record: dict[str, Any], text: str, report: StepReport, timestamp: 
         record["last_task"] = f"Task {task_number}" if task_number else task_key
 
 
-def _preserve_counts(new: dict[str, Any], record: StateTable, report: StepReport) -> None:
+def _keep_earlier_task_counts(new: dict[str, Any], record: StateTable, report: StepReport) -> None:
     # The first task reported by name must not hide the counts that were reported before.
     progress = _as_dict(record.get("progress"))
     count_keys = ("tasks_completed", "tasks_total")
@@ -230,7 +222,7 @@ def _preserve_counts(new: dict[str, Any], record: StateTable, report: StepReport
         new["progress"]["tasks_total"] = total
 
 
-def _update_counts(record: dict[str, Any], step: StepDefinition) -> None:
+def _update_task_counts(record: dict[str, Any], step: StepDefinition) -> None:
     # The table of tasks has precedence: no single worker knows all tasks.
     tasks, progress = _as_dict(record.get("tasks")), record["progress"]
     if tasks:
@@ -297,7 +289,7 @@ def parse_plan(text: str) -> list[PlanTask]:
             task_indent = len(box_match["indent"].expandtabs(4))
             task = _parse_task(box_match["text"], box_match["mark"].lower(), line_number)
             if task.id is None and heading >= 0:
-                joined_mark = _join_marks(plan_tasks[heading].mark, task.mark)
+                joined_mark = _join_task_marks(plan_tasks[heading].mark, task.mark)
                 plan_tasks[heading] = replace(plan_tasks[heading], mark=joined_mark)
             elif task.id is not None or indent < 0 or task_indent <= indent:
                 plan_tasks.append(task)
@@ -315,13 +307,13 @@ def next_open(plan: Sequence[PlanTask], last: str) -> PlanTask | None:
 
 
 def _parse_task(text: str, mark: str, line: int) -> PlanTask:
-    title, comments = _split_comments(text)
+    title, comments = _split_html_comments(text)
     commit = comments[0] if comments and _OID.fullmatch(comments[0]) else None
     title = title.replace("**", "").replace("`", "").strip()
-    return PlanTask(parse_number(title), title, mark, line, commit)
+    return PlanTask(parse_task_number(title), title, mark, line, commit)
 
 
-def _split_comments(text: str) -> tuple[str, list[str]]:
+def _split_html_comments(text: str) -> tuple[str, list[str]]:
     text_parts, comments, end = [], [], 0
     while (start := text.find("<!--", end)) >= 0 and (close := text.find("-->", start + 4)) >= 0:
         text_parts.append(text[end:start])
@@ -330,7 +322,7 @@ def _split_comments(text: str) -> tuple[str, list[str]]:
     return "".join([*text_parts, text[end:]]), comments
 
 
-def _join_marks(first_mark: str, mark: str) -> str:
+def _join_task_marks(first_mark: str, mark: str) -> str:
     if first_mark in ("", mark):
         return mark
     return STUCK if STUCK in (first_mark, mark) else STARTED

@@ -12,10 +12,10 @@ from gitckpt.durable.steps.journal import Reported, StepEvent
 from gitckpt.durable.steps.machine import NextStep, StepPosition
 from gitckpt.durable.steps.report import StepReport
 from gitckpt.git.repository import Repository
-from gitckpt.model.arguments import require, require_text
+from gitckpt.model.arguments import require_text, require_type
 from gitckpt.model.checkpoint import Checkpoint, Progress
 from gitckpt.model.values import replace
-from gitckpt.store.store import Store, inside
+from gitckpt.store.store import Store, checkpoints_of_store
 
 _PROGRESS = ("current_phase", "total_phases", "current_task", "tasks_completed", "tasks_total")
 
@@ -32,9 +32,8 @@ def visible_steps(graph: Graph, state: Mapping[str, Any]) -> list[str]:
 
 
 def get_status(current: StepPosition, name: str, record: Mapping[str, Any]) -> str:
-    return str(
-        record.get("status") or (current.status if name == current.step else report.NOT_STARTED)
-    )
+    default = current.status if name == current.step else report.NOT_STARTED
+    return str(record.get("status") or default)
 
 
 def to_document(graph: Graph, newest: Checkpoint, events: list[StepEvent] | None) -> dict[str, Any]:
@@ -67,15 +66,15 @@ class Steps:
     """
 
     def __init__(self, store: Store, *, run: str | None = None, track: str | None = None) -> None:
-        self._store = inside(store)
+        self._store = checkpoints_of_store(store)
         require_text("run", run, may_be_none=True)
         require_text("track", track, may_be_none=True)
-        self._target = journal.find_target(self._store, run=run, track=track)
+        self._target = journal.find_report_target(self._store, run=run, track=track)
 
     @staticmethod
     def run_about(store: Store, track: str) -> str | None:
         """Return the track's newest open run, else its newest complete run, else None."""
-        checkpoints = inside(store)
+        checkpoints = checkpoints_of_store(store)
         require_text("track", track)
         return journal.find_run_of_track(checkpoints, track)
 
@@ -92,14 +91,14 @@ class Steps:
         `graph` names the step graph of a new run; `files` captures the worktree. Raises UsageError,
         NotFoundError (unknown step, revision or graph), OutOfOrder, StepsBlocked or LeaseLost.
         """
-        require("said", said, StepReport, "a StepReport")
+        require_type("said", said, StepReport, "a StepReport")
         require_text("graph", graph, may_be_none=True)
         require_text("checkpoint_id", checkpoint_id, may_be_none=True)
         repository = self._store.repository
         outputs = tuple(_relative_to_top(repository, output) for output in said.outputs)
         said = replace(said, outputs=outputs, subject="")
         if said.commit is not None:
-            oid = repository.commit(said.commit)
+            oid = repository.resolve_commit(said.commit)
             subject = repository.git.run("log", "-1", "--no-show-signature", "--format=%s", oid).out
             subject_line = subject.decode("utf-8", "replace").removesuffix("\n")
             said = replace(said, commit=oid, subject=subject_line)
@@ -108,7 +107,7 @@ class Steps:
         if said.verdict is not None:
             said = replace(said, verdict=said.verdict.strip().upper())
         options: Any = {"graph": graph, "files": files, "checkpoint_id": checkpoint_id}
-        reported = journal.report(self._store, self._target, said, **options)
+        reported = journal.record_report(self._store, self._target, said, **options)
         self._target = replace(self._target, run=reported.checkpoint.run)
         return reported
 
@@ -119,7 +118,7 @@ class Steps:
 
     def newest(self) -> Checkpoint:
         """Return the run's newest checkpoint; its state has the records of all steps."""
-        return journal.read_newest(self._store, self._target)
+        return journal.read_newest_checkpoint(self._store, self._target)
 
     def graph(self) -> Graph:
         """Return the step graph of the run."""

@@ -2,7 +2,7 @@
 
 Public modules:
     detection: detects the format of a file; has the names of all formats.
-    content: `Record`, the parsed content of a file of any format.
+    content: `FileRecord`, the parsed content of a file of any format.
     rlm_act: checkpoints of rlm-act, in the current and the older format.
     forge: runs of forge.
     quasar: checkpoints of quasar, and states of its nebulas (sets of tasks).

@@ -24,19 +24,19 @@ FORMATS = (RLM_ACT, WORKFLOW, FORGE, QUASAR, NEBULA, SUPERPOWERS)
 KEY = "import"  # key of the state: values of the file for which a checkpoint has no field
 
 
-class Unreadable(ValueError):
+class BadFormat(ValueError):
     """A file cannot be parsed, or a checkpoint cannot be written in a tool's format."""
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceFile:
     path: str  # as shown; relative to the top of the worktree if inside it
     data: bytes
     neighbors: Mapping[str, bytes] = field(default_factory=dict)  # files beside it: name → content
 
 
 @dataclass(frozen=True, slots=True)
-class Continuation:
+class RunContinuation:
     pipeline: str  # name of the preset that continues the run
     completed: tuple[str, ...] = ()  # completed phases
     inputs: Mapping[str, str] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Continuation:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class FileRecord:
     format: str  # one of FORMATS
     identity: str  # files with the same identity belong to the same run
     name: str  # name of the run; becomes part of the run id
@@ -63,7 +63,7 @@ class Record:
     id: str | None = None  # the preferred id of the checkpoint
     run: str | None = None  # the preferred id of the run; None: derived from `started` and `name`
     sort_key: int = 0  # for records of a run that have the same time
-    continuation: Continuation | None = None  # None: no pipeline
+    continuation: RunContinuation | None = None  # None: no pipeline
     worktree: str | None = None  # absolute path according to the file
     branch: str | None = None  # according to the file
     remarks: tuple[str, ...] = ()  # a clause for each thing that was repaired or not understood
@@ -73,7 +73,7 @@ class Record:
 
 LARGEST = 16 * 1024 * 1024  # in bytes; the largest real file has 560 KB, a state 28 MiB
 # Limits of a TOML file: Python takes a second at the limit; the largest real file has 10 KB.
-TOML = budget.Budget(1024 * 1024, 50_000, 100_000)
+TOML = budget.SizeLimits(1024 * 1024, 50_000, 100_000)
 _MOST_VALUES, _MOST_KEYS = 400_000, 150_000  # a state holds at most 900,000 values, 150,000 keys
 _MOST_REMARKS = 20
 _TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|([,\[{])|(:)', re.DOTALL)
@@ -98,12 +98,11 @@ class Remarks:
         return tuple(clauses)
 
 
-def decode(source: Source, remarks: Remarks) -> str:
-    """Decode a file; U+FFFD replaces bytes that are not UTF-8."""
+def decode_file(source: SourceFile, remarks: Remarks) -> str:
     if len(source.data) > LARGEST:
-        raise Unreadable(f"the file is larger than {LARGEST // 1024 // 1024} MiB")
+        raise BadFormat(f"the file is larger than {LARGEST // 1024 // 1024} MiB")
     if b"\0" in source.data:
-        raise Unreadable("the file contains NUL characters, so it is not text")
+        raise BadFormat("the file contains NUL characters, so it is not text")
     try:
         text = source.data.decode("utf-8")
     except UnicodeDecodeError:
@@ -114,11 +113,11 @@ def decode(source: Source, remarks: Remarks) -> str:
     return text.removeprefix(_MARK)
 
 
-def parse_json(source: Source, remarks: Remarks) -> dict[str, Any]:
-    return to_storable(parse_raw_json(source, remarks), remarks)
+def parse_json(source: SourceFile, remarks: Remarks) -> dict[str, Any]:
+    return to_storable(parse_json_unchanged(source, remarks), remarks)
 
 
-def parse_raw_json(source: Source, remarks: Remarks) -> dict[str, Any]:
+def parse_json_unchanged(source: SourceFile, remarks: Remarks) -> dict[str, Any]:
     def to_table(document: list[tuple[str, Any]]) -> dict[str, Any]:
         table = dict(document)
         if len(table) < len(document):
@@ -131,38 +130,37 @@ def parse_raw_json(source: Source, remarks: Remarks) -> dict[str, Any]:
         remarks.add(f"has a number of {len(digits)} digits: stored as text")
         return digits
 
-    text = decode(source, remarks)
+    text = decode_file(source, remarks)
     _require_few_values(source.data)
     try:
         document = json.loads(text, object_pairs_hook=to_table, parse_int=parse_integer)
     except RecursionError:
-        raise Unreadable("the values are nested too deeply") from None
+        raise BadFormat("the values are nested too deeply") from None
     except ValueError as error:
-        raise Unreadable(f"the file is not JSON: {error}") from None
+        raise BadFormat(f"the file is not JSON: {error}") from None
     if not isinstance(document, dict):
-        raise Unreadable("the file contains no JSON object")
+        raise BadFormat("the file contains no JSON object")
     return document
 
 
-def parse_toml(source: Source, remarks: Remarks) -> dict[str, Any]:
-    text = decode(source, remarks)
+def parse_toml(source: SourceFile, remarks: Remarks) -> dict[str, Any]:
+    text = decode_file(source, remarks)
     if len(source.data) > TOML.size:
-        raise Unreadable(f"the file is larger than {TOML.size // 1024} KiB")
+        raise BadFormat(f"the file is larger than {TOML.size // 1024} KiB")
     if _NANOSECONDS.search(source.data):
         remarks.add("has times in nanoseconds: stored in microseconds")
     try:
         return to_storable(toml.loads(text, TOML), remarks)
-    except budget.Excess as error:
-        raise Unreadable(str(error)) from None
+    except budget.LimitExceeded as error:
+        raise BadFormat(str(error)) from None
     except RecursionError:
-        raise Unreadable("the values are nested too deeply") from None
+        raise BadFormat("the values are nested too deeply") from None
     except ValueError as error:
-        raise Unreadable(f"the file is not TOML: {error}") from None
+        raise BadFormat(f"the file is not TOML: {error}") from None
 
 
 def to_storable(values: dict[str, Any], remarks: Remarks) -> dict[str, Any]:
-    """Convert a table for storage in a state; too many values raise `Unreadable`."""
-    storable: dict[str, Any] = _convert(values, remarks, 0, [0])
+    storable: dict[str, Any] = _convert_value(values, remarks, 0, [0])
     return storable
 
 
@@ -175,21 +173,21 @@ def _require_few_values(data: bytes) -> None:
     for token in _TOKENS.finditer(data):
         token_counts[token.lastindex or 0] += 1
         if token_counts[1] > _MOST_VALUES or token_counts[0] > 2 * _MOST_VALUES:
-            raise Unreadable(f"the file has more than {_MOST_VALUES:,} values")
+            raise BadFormat(f"the file has more than {_MOST_VALUES:,} values")
         if token_counts[2] > _MOST_KEYS:
-            raise Unreadable(f"the file has more than {_MOST_KEYS:,} keys")
+            raise BadFormat(f"the file has more than {_MOST_KEYS:,} keys")
 
 
-def _convert(value: Any, remarks: Remarks, depth: int, count: list[int]) -> Any:
+def _convert_value(value: Any, remarks: Remarks, depth: int, count: list[int]) -> Any:
     count[0] += 1
     if count[0] > _MOST_VALUES:
-        raise Unreadable(f"the file has more than {_MOST_VALUES:,} values")
+        raise BadFormat(f"the file has more than {_MOST_VALUES:,} values")
     if isinstance(value, str):
         return _replace_surrogates(value, remarks)
     if isinstance(value, (dict, list)) and depth >= _DEEPEST:
         remarks.add(f"has values more than {_DEEPEST} levels deep: only the original has these")
         return "…"
-    convert = functools.partial(_convert, remarks=remarks, depth=depth + 1, count=count)
+    convert = functools.partial(_convert_value, remarks=remarks, depth=depth + 1, count=count)
     if isinstance(value, dict):
         return {_replace_surrogates(key, remarks): convert(item) for key, item in value.items()}
     return [convert(item) for item in value] if isinstance(value, list) else value
@@ -216,7 +214,6 @@ def to_strings(value: object) -> list[str]:
 
 
 def text_at(table: Mapping[str, Any], *keys: str) -> str:
-    """Return the first non-empty string among the values of `keys`, or ""."""
     return next((value for key in keys if (value := to_string(table.get(key)))), "")
 
 
@@ -247,7 +244,7 @@ def parse_errors(value: object, remarks: Remarks) -> tuple[str, ...]:
     return tuple(messages)
 
 
-def note_missing_offset(values: Iterable[object], remarks: Remarks) -> bool:
+def remark_missing_offset(values: Iterable[object], remarks: Remarks) -> bool:
     """Return whether any value is a time without UTC offset; then add a remark."""
 
     def lacks_offset(value: object) -> bool:
@@ -263,7 +260,6 @@ def note_missing_offset(values: Iterable[object], remarks: Remarks) -> bool:
 
 
 def to_instant(value: object) -> int | None:
-    """Convert a time or date to microseconds since the epoch; None if it is neither."""
     # A time without offset is taken as UTC.
     if isinstance(value, dt.datetime):
         return times.as_instant(value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC))
@@ -275,6 +271,6 @@ def to_instant(value: object) -> int | None:
     if len(text) == len("2026-01-01"):
         text += "T00:00:00"
     try:
-        return times.from_text(text if _OFFSET.search(text) else f"{text}Z")
+        return times.parse_timestamp(text if _OFFSET.search(text) else f"{text}Z")
     except ValueError:
         return None

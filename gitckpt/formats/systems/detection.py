@@ -25,57 +25,57 @@ _DIRECTORIES = {
 NAMES = {name: name for name in content.FORMATS if name != NEBULA}
 
 
-def require_format(name: str) -> None:
+def require_known_format(name: str) -> None:
     if name not in NAMES:
         raise UsageError(f"there is no format {name!r}", hint=f"choose one of {', '.join(NAMES)}")
 
 
 _JSON: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
-    RLM_ACT: rlm_act.is_checkpoint,
-    WORKFLOW: rlm_act.is_workflow,
-    SUPERPOWERS: superpowers.is_track,
+    RLM_ACT: rlm_act.is_checkpoint_table,
+    WORKFLOW: rlm_act.is_workflow_table,
+    SUPERPOWERS: superpowers.is_track_table,
 }
 _TOML: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
-    NEBULA: quasar.is_nebula,
-    QUASAR: quasar.is_review,
+    NEBULA: quasar.is_nebula_table,
+    QUASAR: quasar.is_review_table,
 }
 _START_LENGTH = 4096
 
 
-def detect_format(source: content.Source) -> str | None:
-    """Detect a file's format, None if unknown; a damaged file raises `Unreadable`."""
+def detect_format(source: content.SourceFile) -> str | None:
+    """Detect a file's format, None if unknown; raise `BadFormat` if damaged."""
     start = source.data[:_START_LENGTH].removeprefix(codecs.BOM_UTF8).lstrip()
     if start.startswith(b"{"):
         keys = (b'"phase"', b'"loop_state"', b'"track_id"')
         if not any(key in source.data for key in keys):  # avoids parsing most files
             return None
-        document = content.parse_raw_json(source, content.Remarks())
+        document = content.parse_json_unchanged(source, content.Remarks())
         return next((name for name, has_format in _JSON.items() if has_format(document)), None)
     if b"=" in source.data and (b"nebula_name" in source.data or b"max_cycles" in source.data):
         table = content.parse_toml(source, content.Remarks())
         return next((name for name, has_format in _TOML.items() if has_format(table)), None)
     has_keys = all(key in source.data for key in (b"steps:", b"id:", b"created_at:"))
-    if has_keys and source.path.endswith((".yaml", ".yml")) and forge.is_run(_parse_yaml(source)):
+    is_yaml = source.path.endswith((".yaml", ".yml"))
+    if has_keys and is_yaml and forge.is_run_table(_parse_yaml(source)):
         return FORGE
     return None
 
 
-def _parse_yaml(source: content.Source) -> dict[str, Any]:
-    return yaml_text.read(content.decode(source, content.Remarks()), content.Remarks())
+def _parse_yaml(source: content.SourceFile) -> dict[str, Any]:
+    return yaml_text.parse_yaml(content.decode_file(source, content.Remarks()), content.Remarks())
 
 
-def require_complete(source: content.Source) -> None:
-    """Raise `Unreadable` if a file is not the JSON, TOML or YAML of its suffix."""
+def require_complete_file(source: content.SourceFile) -> None:
     # A partly written file can lack the keys that identify its format.
     if source.path.endswith(".json"):
-        content.parse_raw_json(source, content.Remarks())
+        content.parse_json_unchanged(source, content.Remarks())
     elif source.path.endswith(".toml"):
         content.parse_toml(source, content.Remarks())
     elif source.path.endswith((".yaml", ".yml")):
         _parse_yaml(source)
 
 
-def format_by_place(path: str) -> str | None:
+def format_by_path(path: str) -> str | None:
     directory, _, name = path.rpartition("/")
     for tool_directory, format_ in _DIRECTORIES.items():
         if f"/{tool_directory}/" in f"/{directory}/":
@@ -87,14 +87,13 @@ def format_by_place(path: str) -> str | None:
     return QUASAR if name.startswith("checkpoint") and name.endswith(".toml") else None
 
 
-def may_be_foreign(source: content.Source, place_format: str) -> bool:
-    """Return whether another program may have written a file `checkpoint.toml`."""
+def may_be_of_other_tool(source: content.SourceFile, place_format: str) -> bool:
     is_quasar = place_format == QUASAR
     return is_quasar and not quasar.has_review_keys(content.parse_toml(source, content.Remarks()))
 
 
-def is_state_of_nebula(source: content.Source) -> bool:
+def is_nebula_state(source: content.SourceFile) -> bool:
     try:
-        return quasar.is_nebula(content.parse_toml(source, content.Remarks()))
-    except content.Unreadable:
+        return quasar.is_nebula_table(content.parse_toml(source, content.Remarks()))
+    except content.BadFormat:
         return False

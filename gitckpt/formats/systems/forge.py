@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitckpt.formats.systems import content, yaml_text
-from gitckpt.formats.systems.content import FORGE, KEY, Record, Remarks, Source, Unreadable
+from gitckpt.formats.systems.content import FORGE, KEY, BadFormat, FileRecord, Remarks, SourceFile
 from gitckpt.model import ids, jsonable
 from gitckpt.model.arguments import join_first
 from gitckpt.model.checkpoint import Checkpoint
@@ -37,7 +37,7 @@ _ALWAYS = frozenset(("id", "plan_path", "status", "created_at", "updated_at", "s
 _NANOSECONDS = re.compile(r"\.[^Zz+-]{7}")
 
 
-def is_run(table: Mapping[str, Any]) -> bool:
+def is_run_table(table: Mapping[str, Any]) -> bool:
     steps = table.get("steps")
     return (
         isinstance(steps, list)
@@ -48,11 +48,12 @@ def is_run(table: Mapping[str, Any]) -> bool:
     )
 
 
-def read(source: Source) -> Record:
+def read_run(source: SourceFile) -> FileRecord:
     remarks = Remarks()
-    table = content.to_storable(yaml_text.read(content.decode(source, remarks), remarks), remarks)
-    if not is_run(table):
-        raise Unreadable("the file lacks one of id, status, created_at, or steps with names")
+    values = yaml_text.parse_yaml(content.decode_file(source, remarks), remarks)
+    table = content.to_storable(values, remarks)
+    if not is_run_table(table):
+        raise BadFormat("the file lacks one of id, status, created_at, or steps with names")
     for key in NUMBERS:
         number_text = table.get(key)
         if isinstance(number_text, str) and number_text.isdecimal() and len(number_text) < 19:
@@ -72,9 +73,9 @@ def read(source: Source) -> Record:
     update_time = content.text_at(table, "updated_at", "created_at")
     if any(_NANOSECONDS.search(content.text_at(table, key)) for key in TIMES):
         remarks.add("has times in nanoseconds: stored in microseconds")
-    lacks_offset = content.note_missing_offset((update_time, table["created_at"]), remarks)
+    lacks_offset = content.remark_missing_offset((update_time, table["created_at"]), remarks)
     plan_path = content.text_at(table, "plan_path")
-    phase = _label(table["status"], statuses)
+    phase = _label_of_run(table["status"], statuses)
     has_title = bool(content.text_at(table, "plan_title"))
     if plan_path and not has_title and phase != "run-complete" and table.get("mode") != "push":
         # forge reads the plan again when it resumes, to get the title.
@@ -83,7 +84,7 @@ def read(source: Source) -> Record:
     completed = tuple(name for name in STEPS if name in completed_names)
     inputs = {"plan": plan_path} if plan_path else {}
     contents = {"plan": plan_content} if plan_content is not None else {}
-    return Record(
+    return FileRecord(
         FORGE,
         identity=json.dumps([run_id, content.to_string(table["created_at"])]),
         name=run_id[16:] if ids.is_run_id(run_id) else run_id,
@@ -95,14 +96,14 @@ def read(source: Source) -> Record:
         is_local=lacks_offset,
         errors=tuple(filter(None, (content.text_at(step, "error") for step in steps))),
         run=run_id if ids.is_run_id(run_id) else None,
-        continuation=content.Continuation("plan-to-pr", completed, inputs, inputs, contents),
+        continuation=content.RunContinuation("plan-to-pr", completed, inputs, inputs, contents),
         worktree=content.text_at(table, "worktree_path") or None,
         branch=content.text_at(table, "branch") or None,
         remarks=remarks.clauses,
     )
 
 
-def _label(status: object, statuses: list[tuple[str, Any]]) -> str:
+def _label_of_run(status: object, statuses: list[tuple[str, Any]]) -> str:
     if status == "completed":
         return "run-complete"
     for step_status, ending in (("failed", "failed"), ("running", "started")):
@@ -115,10 +116,10 @@ def _label(status: object, statuses: list[tuple[str, Any]]) -> str:
     return f"{done_steps[-1]}-complete" if done_steps else "run-started"
 
 
-def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
+def write_run(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     if checkpoint.run is None:
-        raise Unreadable("a checkpoint outside of a run has no steps, which forge needs")
-    state = jsonable.to_state(checkpoint)
+        raise BadFormat("a checkpoint outside of a run has no steps, which forge needs")
+    state = jsonable.state_to_json(checkpoint)
     import_values = content.to_mapping(state.pop(KEY, None))
     is_forge = content.text_at(import_values, "format") == FORGE
     pipeline = checkpoint.pipeline
@@ -127,9 +128,8 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     statuses = {content.text_at(step, "name"): content.text_at(step, "status") for step in entries}
     # Without a pipeline, only the current step is known.
     current_step = [checkpoint.phase_name] if checkpoint.phase_name not in NOT_PHASES else []
-    phases = (
-        list(statuses) or (list(pipeline.phases) if pipeline is not None else []) or current_step
-    )
+    planned_phases = list(pipeline.phases) if pipeline is not None else []
+    phases = list(statuses) or planned_phases or current_step
     is_run_complete = checkpoint.label == "run-complete"
     has_failed = checkpoint.status in ("failed", "blocked")
     steps = []
@@ -155,7 +155,7 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
         "id": content.text_at(state, "id") if is_forge else checkpoint.run,
         "plan_path": content.text_at(state, "plan_path") or inputs.get("plan", ""),
         "status": "completed" if is_run_complete else "failed" if has_failed else "active",
-        "created_at": creation_time or _start_time(checkpoint.run),
+        "created_at": creation_time or _start_time_of_run(checkpoint.run),
         "updated_at": checkpoint.timestamp,
         "branch": content.text_at(state, "branch"),
         "steps": steps,
@@ -169,9 +169,9 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     losses += [f"the value {key} of the state" for key in unknown_values if key not in extra_values]
     keys = [key for key in ORDER if key in _ALWAYS or values[key] not in (None, "", 0, [], {})]
     table = {key: values[key] for key in keys if key != "steps"}
-    return yaml_text.write({**table, **extra_values, "steps": steps}, TIMES)
+    return yaml_text.render_yaml({**table, **extra_values, "steps": steps}, TIMES)
 
 
-def _start_time(run: str) -> str:
+def _start_time_of_run(run: str) -> str:
     # A run id begins with its start time.
     return f"{run[:4]}-{run[4:6]}-{run[6:8]}T{run[9:11]}:{run[11:13]}:{run[13:15]}Z"

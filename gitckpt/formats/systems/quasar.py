@@ -13,9 +13,9 @@ from decimal import Decimal
 from typing import Any
 
 from gitckpt.durable.phases.review import state as cycle
-from gitckpt.durable.phases.review.state import CycleState
+from gitckpt.durable.phases.review.state import ReviewState
 from gitckpt.formats.systems import content
-from gitckpt.formats.systems.content import KEY, QUASAR, Record, Remarks, Source, Unreadable
+from gitckpt.formats.systems.content import KEY, QUASAR, BadFormat, FileRecord, Remarks, SourceFile
 from gitckpt.model import jsonable, times, toml
 from gitckpt.model.arguments import join_first
 from gitckpt.model.checkpoint import Checkpoint
@@ -29,33 +29,32 @@ _NEVER = dt.datetime(1, 1, 1, tzinfo=dt.UTC)  # Go's zero time
 _ENDED = {"done": "complete", "failed": "failed", "skipped": "skipped", "in_progress": "started"}
 
 
-def is_review(table: Mapping[str, Any]) -> bool:
+def is_review_table(table: Mapping[str, Any]) -> bool:
     return all(key in table for key in _SIGNS) and "version" in table
 
 
 def has_review_keys(table: Mapping[str, Any]) -> bool:
-    return not table.keys().isdisjoint(
-        CycleState().to_quasar_table().keys() - {"version", "created_at"}
-    )
+    keys = ReviewState().to_quasar_table().keys() - {"version", "created_at"}
+    return not table.keys().isdisjoint(keys)
 
 
-def is_nebula(table: Mapping[str, Any]) -> bool:
+def is_nebula_table(table: Mapping[str, Any]) -> bool:
     has_phases = any(isinstance(table.get(key), dict) for key in ("phases", "tasks"))
     return has_phases and "nebula_name" in table and "version" in table
 
 
-def read(source: Source, phases: str = "") -> Record:
+def read_review(source: SourceFile, phases: str = "") -> FileRecord:
     """Parse a quasar checkpoint; `phases` is the key of its phase numbers in `TABLES`."""
     remarks = Remarks()
     table = content.parse_toml(source, remarks)
-    if not is_review(table):
-        raise Unreadable(f"the file lacks one of version, {', '.join(_SIGNS)}")
+    if not is_review_table(table):
+        raise BadFormat(f"the file lacks one of version, {', '.join(_SIGNS)}")
     try:
-        state = parse_cycle(content.decode(source, remarks), source.path, TABLES[phases])
+        state = parse_cycle(content.decode_file(source, remarks), source.path, TABLES[phases])
     except InvalidCheckpoint as error:
         where = f"{error.field}: " if error.field else ""
-        raise Unreadable(f"{where}{error.problem}") from None
-    known_keys = {*CycleState().to_quasar_table(), "findings", "all_findings", cycle.MORE}
+        raise BadFormat(f"{where}{error.problem}") from None
+    known_keys = {*ReviewState().to_quasar_table(), "findings", "all_findings", cycle.MORE}
     unknown_values = {key: value for key, value in table.items() if key not in known_keys}
     for key in unknown_values:
         remarks.add(f"has a key {key!r:.60}, which is stored")
@@ -68,7 +67,7 @@ def read(source: Source, phases: str = "") -> Record:
     if missing_keys:
         names = join_first(sorted(missing_keys), 20)
         remarks.add(f"lacks {names}, which quasar always writes: the file may be incomplete")
-    lacks_offset = content.note_missing_offset((table.get("created_at"),), remarks)
+    lacks_offset = content.remark_missing_offset((table.get("created_at"),), remarks)
     if cycle.MORE not in table:
         numbering = f"by the numbers {f'before {phases}' if phases else 'since filtering'}"
         remarks.add(f"has the phase {table['phase']}, which is {state.phase} {numbering}")
@@ -80,13 +79,13 @@ def read(source: Source, phases: str = "") -> Record:
     inputs |= {"max_cycles": str(state.max_cycles), "max_budget": f"{state.max_budget_usd:g}"}
     labels = {cycle.APPROVED: "run-complete", cycle.ERROR: "review-failed"}
     imported = {"format": QUASAR, **({"phases": phases} if phases else {}), **unknown_values}
-    return Record(
+    return FileRecord(
         QUASAR,
         identity=json.dumps([state.phase_id, state.task_bead_id] if is_named else [source.path]),
         by_path=not is_named,
         name=state.phase_id or state.task_bead_id or "review",
         phase=labels.get(state.phase, "review-started"),
-        state={cycle.KEY: state.to_state(), KEY: imported},
+        state={cycle.KEY: state.to_state_table(), KEY: imported},
         timestamp=state.created_at,
         time=content.to_instant(state.created_at),
         started=content.to_instant(state.created_at),
@@ -94,24 +93,27 @@ def read(source: Source, phases: str = "") -> Record:
         commit=state.git_sha,
         errors=(state.problem,) if state.problem else (),
         sort_key=state.cycle,
-        continuation=content.Continuation("review", completed, inputs),
+        continuation=content.RunContinuation("review", completed, inputs),
         remarks=remarks.clauses,
     )
 
 
-def parse_cycle(data: bytes | str, file: str, phases: tuple[str, ...] = cycle.PHASES) -> CycleState:
+def parse_cycle(
+    data: bytes | str, file: str, phases: tuple[str, ...] = cycle.PHASES
+) -> ReviewState:
     """Parse the state of a review; raise `InvalidCheckpoint`, naming `file`.
 
     `phases` are the phases by number, for files that do not name them.
     """
-    table = _parse_table(data, file)
+    table = _parse_toml_table(data, file)
     created_at = table.pop("created_at", _NEVER)
     if type(created_at) is not dt.datetime:
         raise InvalidCheckpoint(file, "created_at", f"is {created_at!r:.40}, not a date-time")
-    return replace(CycleState.from_state(table, file, phases), created_at=_to_timestamp(created_at))
+    state = ReviewState.from_state_table(table, file, phases)
+    return replace(state, created_at=_to_timestamp(created_at))
 
 
-def _parse_table(data: bytes | str, source: str) -> dict[str, Any]:
+def _parse_toml_table(data: bytes | str, source: str) -> dict[str, Any]:
     try:
         return toml.loads(data if isinstance(data, str) else data.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -128,22 +130,22 @@ def _to_timestamp(instant: dt.datetime) -> str:
     return "" if aware_instant == _NEVER else times.to_text(times.as_instant(aware_instant))
 
 
-def read_nebula(source: Source) -> Record:
+def read_nebula(source: SourceFile) -> FileRecord:
     remarks = Remarks()
     table = content.parse_toml(source, remarks)
-    if not is_nebula(table):
-        raise Unreadable("the file lacks one of version, nebula_name, or phases")
+    if not is_nebula_table(table):
+        raise BadFormat("the file lacks one of version, nebula_name, or phases")
     if "tasks" in table:
         remarks.add("has tasks instead of phases, as in older versions of quasar")
     tables = content.table_at(table, "phases") | content.table_at(table, "tasks")
     phases = {name: content.to_mapping(phase) for name, phase in tables.items()}
     creation_times = [phase.get("created_at") for phase in phases.values()]
     phase_times = [*creation_times, *(phase.get("updated_at") for phase in phases.values())]
-    lacks_offset = content.note_missing_offset(phase_times, remarks)
+    lacks_offset = content.remark_missing_offset(phase_times, remarks)
     instants = [time for time in map(content.to_instant, phase_times) if time is not None]
     start_times = [time for time in map(content.to_instant, creation_times) if time is not None]
     name = content.text_at(table, "nebula_name")
-    return Record(
+    return FileRecord(
         content.NEBULA,
         identity=name or source.path,
         by_path=not name,
@@ -168,15 +170,14 @@ def _label_of_nebula(statuses: Mapping[str, str]) -> str:
     return "run-started"
 
 
-def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
-    """Render a review as quasar's TOML; append to `losses` what that cannot express."""
+def write_review(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     table = checkpoint.state.get(cycle.KEY)
     if not isinstance(table, Mapping):
-        raise Unreadable("the state has no review, which quasar needs")
+        raise BadFormat("the state has no review, which quasar needs")
     try:
-        state = CycleState.from_state(dict(table))
+        state = ReviewState.from_state_table(dict(table))
     except (InvalidCheckpoint, NewerCheckpoint) as error:
-        raise Unreadable(error.message) from None
+        raise BadFormat(error.message) from None
     if state.phase == cycle.ERROR:
         losses.append("the phase error, which quasar refuses: the phase that failed is written")
         state = replace(state, phase=cycle.find_resume_phase(state), failed_in="", problem="")
@@ -190,7 +191,7 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
         losses.append(f"the status of findings: {', '.join(sorted(statuses))}")
     lost_keys = [key for key in checkpoint.state if key not in (cycle.KEY, KEY)]
     losses += [f"the value {key} of the state" for key in lost_keys]
-    import_values = content.table_at(jsonable.to_state(checkpoint), KEY)
+    import_values = content.table_at(jsonable.state_to_json(checkpoint), KEY)
     unknown_keys = [key for key in import_values if key not in ("format", "phases", "git_commit")]
     losses += [f"the key {key}, which quasar does not have" for key in unknown_keys]
     header_values = state.to_quasar_table()
@@ -229,13 +230,13 @@ def _render_value(value: object) -> str:
     text = str(value)
     if "'" not in text and all(character >= " " and character != "\x7f" for character in text):
         return f"'{text}'"
-    return '"' + "".join(map(_escape, text)) + '"'
+    return '"' + "".join(map(_escape_character, text)) + '"'
 
 
 _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 
-def _escape(character: str) -> str:
+def _escape_character(character: str) -> str:
     return _SHORT.get(character) or (
         f"\\u{ord(character):04X}" if character < " " or character == "\x7f" else character
     )

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitckpt.formats.systems import content
-from gitckpt.formats.systems.content import KEY, RLM_ACT, Record, Remarks, Source, Unreadable
+from gitckpt.formats.systems.content import KEY, RLM_ACT, BadFormat, FileRecord, Remarks, SourceFile
 from gitckpt.model import ids, jsonable, times
 from gitckpt.model.checkpoint import Checkpoint
 
@@ -29,35 +29,35 @@ _ISSUE, _PLAN = re.compile(r"\w[\w.:#-]*"), re.compile(r"\w[\w. -]*")
 _KEYS = ("id", "phase", "timestamp", "state", "errors", "git_commit")
 
 
-def is_checkpoint(table: Mapping[str, Any], state: str = "state") -> bool:
+def is_checkpoint_table(table: Mapping[str, Any], state: str = "state") -> bool:
     return all(key in table for key in _KEYS[:3]) and isinstance(table.get(state), dict)
 
 
-def is_workflow(table: Mapping[str, Any]) -> bool:
-    return is_checkpoint(table, "state_snapshot")
+def is_workflow_table(table: Mapping[str, Any]) -> bool:
+    return is_checkpoint_table(table, "state_snapshot")
 
 
-def read(source: Source) -> Record:
+def read_checkpoint(source: SourceFile) -> FileRecord:
     remarks = Remarks()
     document = content.parse_json(source, remarks)
-    if not is_checkpoint(document):
-        raise Unreadable(f"the file lacks one of {', '.join(_KEYS[:4])}")
+    if not is_checkpoint_table(document):
+        raise BadFormat(f"the file lacks one of {', '.join(_KEYS[:4])}")
     state = content.table_at(document, "state")
     phase_results = content.table_at(state, "phase_results").items()
-    results = {_phase_name(name): content.to_mapping(result) for name, result in phase_results}
+    results = {_rename_phase(name): content.to_mapping(result) for name, result in phase_results}
     own_id, timestamp = content.text_at(document, "id"), content.text_at(document, "timestamp")
     start_time = content.text_at(state, "started_at")
     errors = content.parse_errors(document.get("errors"), remarks)
-    content.note_missing_offset((timestamp, start_time), remarks)
+    content.remark_missing_offset((timestamp, start_time), remarks)
     for name in sorted(document.keys() - set(_KEYS)):
         remarks.add(f"has a key {name!r:.60}, which is stored")
     header_values = {name: document[name] for name in document if name not in ("state", "errors")}
     run_identity = [content.text_at(state, "project_path"), start_time]
-    return Record(
+    return FileRecord(
         RLM_ACT,
         identity=json.dumps(run_identity if start_time else [own_id, source.path]),
         name="rlm-act",
-        phase=_label(content.text_at(document, "phase"), remarks),
+        phase=_correct_label(content.text_at(document, "phase"), remarks),
         state={**state, KEY: {"format": RLM_ACT, **header_values}},
         timestamp=timestamp,
         time=content.to_instant(timestamp),
@@ -65,50 +65,50 @@ def read(source: Source) -> Record:
         is_local=True,
         commit=content.text_at(document, "git_commit"),
         errors=errors,
-        id=own_id if ids.is_id(own_id) else None,
+        id=own_id if ids.is_checkpoint_id(own_id) else None,
         sort_key=len(results),
-        continuation=_continuation_of(state, results, remarks),
+        continuation=_read_continuation(state, results, remarks),
         remarks=remarks.clauses,
     )
 
 
-def read_workflow(source: Source) -> Record:
+def read_workflow(source: SourceFile) -> FileRecord:
     remarks = Remarks()
     document = content.parse_json(source, remarks)
-    if not is_workflow(document):
-        raise Unreadable("the file lacks one of id, phase, timestamp, state_snapshot")
+    if not is_workflow_table(document):
+        raise BadFormat("the file lacks one of id, phase, timestamp, state_snapshot")
     state = content.table_at(document, "state_snapshot")
     own_id, timestamp = content.text_at(document, "id"), content.text_at(document, "timestamp")
     header_values = {name: document[name] for name in document if name != "state_snapshot"}
-    phase = _phase_name(content.text_at(state, "phase").strip().lower())
-    content.note_missing_offset((timestamp,), remarks)
+    phase = _rename_phase(content.text_at(state, "phase").strip().lower())
+    content.remark_missing_offset((timestamp,), remarks)
     errors = content.parse_errors(state.get("errors"), remarks)
     documents = content.to_strings(state.get("artifacts"))
-    continuation = content.Continuation("rlm-act")
+    continuation = content.RunContinuation("rlm-act")
     if phase == "tdd_planning" and documents:
         # Planning starts from finished research; no other phase is known to be complete.
         input_files = {"research_path": documents[0]}
-        continuation = content.Continuation("rlm-act", ("research",), {}, input_files)
-    return Record(
+        continuation = content.RunContinuation("rlm-act", ("research",), {}, input_files)
+    return FileRecord(
         content.WORKFLOW,
         identity=own_id or source.path,
         name="rlm-act",
-        phase=_label(content.text_at(document, "phase"), remarks),
+        phase=_correct_label(content.text_at(document, "phase"), remarks),
         state={**state, KEY: {"format": content.WORKFLOW, **header_values}},
         timestamp=timestamp,
         time=content.to_instant(timestamp),
         is_local=True,
         commit=content.text_at(document, "git_commit"),
         errors=tuple(error for error in errors if error),
-        id=own_id if ids.is_id(own_id) else None,
+        id=own_id if ids.is_checkpoint_id(own_id) else None,
         continuation=continuation,
         remarks=remarks.clauses,
     )
 
 
-def _continuation_of(
+def _read_continuation(
     state: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]], remarks: Remarks
-) -> content.Continuation:
+) -> content.RunContinuation:
     statuses = {name: content.text_at(results.get(name, {}), "status") for name in PHASES}
     completed = [name for name in PHASES if statuses[name] in ("complete", "skipped")]
     metadata = {phase: content.table_at(results.get(phase, {}), "metadata") for phase in PHASES}
@@ -136,28 +136,27 @@ def _continuation_of(
         "plan_name": join_valid("plan_name", [plan_name], _PLAN),
     }
     inputs = {name: value for name, value in inputs.items() if value}
-    return content.Continuation("rlm-act", tuple(completed), inputs, input_files)
+    return content.RunContinuation("rlm-act", tuple(completed), inputs, input_files)
 
 
-def _phase_name(name: str) -> str:
+def _rename_phase(name: str) -> str:
     return _OTHER_NAMES.get(name, name)
 
 
-def _label(text: str, remarks: Remarks) -> str:
+def _correct_label(text: str, remarks: Remarks) -> str:
     if text == "markdown-plan-skip":  # for a plan in Markdown: four phases count as complete
         return "multi_doc-skipped"
     name, hyphen, status = text.rpartition("-")
     if not hyphen or status not in _STATUSES:
         remarks.add(f"has the phase {text!r:.60}, which has no status")
-        return f"{_phase_name(text) or 'unknown'}-partial"
-    if _phase_name(name) not in PHASES:
+        return f"{_rename_phase(text) or 'unknown'}-partial"
+    if _rename_phase(name) not in PHASES:
         remarks.add(f"has the phase {name!r:.60}, which rlm-act does not have")
-    return f"{_phase_name(name)}-{status}"
+    return f"{_rename_phase(name)}-{status}"
 
 
-def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
-    """Render rlm-act's JSON file; append to `losses` what that cannot express."""
-    state = jsonable.to_state(checkpoint)
+def write_checkpoint(checkpoint: Checkpoint, losses: list[str]) -> bytes:
+    state = jsonable.state_to_json(checkpoint)
     imported = content.to_mapping(state.pop(KEY, None))
     is_rlm_act = content.text_at(imported, "format") == RLM_ACT
     is_intact = is_rlm_act and checkpoint.imported is not None
@@ -165,10 +164,11 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
         # A state with the keys of rlm-act is taken as a state of rlm-act.
         has_results = isinstance(state.get("phase_results"), dict)
         is_tool_state = is_rlm_act or (has_results and bool(content.text_at(state, "project_path")))
-        state = _pipeline_state(checkpoint, state if is_tool_state else {}, state, losses)
+        state = _make_pipeline_state(checkpoint, state if is_tool_state else {}, state, losses)
+    label = content.text_at(imported, "phase") if is_intact else _tool_label(checkpoint, losses)
     document = {
         "id": checkpoint.id,
-        "phase": content.text_at(imported, "phase") if is_intact else _to_label(checkpoint, losses),
+        "phase": label,
         "timestamp": checkpoint.timestamp,
         "state": state,
         "errors": list(checkpoint.errors),
@@ -178,8 +178,7 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     return json.dumps(document, indent=2, ensure_ascii=True).encode("ascii")
 
 
-def _to_label(checkpoint: Checkpoint, losses: list[str]) -> str:
-    """Return the label with a status that rlm-act has; append changes to `losses`."""
+def _tool_label(checkpoint: Checkpoint, losses: list[str]) -> str:
     name, status = checkpoint.phase_name, checkpoint.status
     if name not in PHASES:
         losses.append(f"the phase {name}, which rlm-act does not have")
@@ -189,10 +188,9 @@ def _to_label(checkpoint: Checkpoint, losses: list[str]) -> str:
     return checkpoint.label
 
 
-def _pipeline_state(
+def _make_pipeline_state(
     checkpoint: Checkpoint, imported: Mapping[str, Any], state: Mapping[str, Any], losses: list[str]
 ) -> dict[str, Any]:
-    """Return rlm-act's `PipelineState`, with all keys that its loader requires."""
     # `imported` is the imported state or a later version; empty if the run was not imported.
     pipeline = checkpoint.pipeline
     completed = dict(pipeline.completed) if pipeline is not None else {}
@@ -201,7 +199,7 @@ def _pipeline_state(
     entries = content.table_at(imported, "phase_results").items()
     results: dict[str, Any] = {phase: dict(content.to_mapping(result)) for phase, result in entries}
 
-    def record_result(phase: str, new: str) -> None:
+    def set_phase_result(phase: str, new: str) -> None:
         empty: dict[str, Any] = {"phase_type": phase, "status": new, "artifacts": [], "errors": []}
         empty |= dict.fromkeys(("started_at", "completed_at", "duration_seconds"))
         result = results.get(phase, {**empty, "metadata": {}})
@@ -211,10 +209,10 @@ def _pipeline_state(
 
     for phase in PHASES:
         if phase in completed and results.get(phase, {}).get("status") != "complete":
-            record_result(phase, "complete")
+            set_phase_result(phase, "complete")
     if name in PHASES and name not in completed:
         result_statuses = {"complete": "complete", "skipped": "complete", "failed": "failed"}
-        record_result(name, result_statuses.get(status, "in_progress"))
+        set_phase_result(name, result_statuses.get(status, "in_progress"))
     unknown_phases = [phase for phase in completed if phase not in PHASES]
     losses += [f"the phase {phase}, which rlm-act does not have" for phase in unknown_phases]
     new_values = {key: value for key, value in state.items() if key not in imported}

@@ -13,7 +13,7 @@ from typing import Any
 from gitckpt.durable.steps import machine, report
 from gitckpt.durable.steps.graph import COMPLETE, Graph
 from gitckpt.formats.systems import content
-from gitckpt.formats.systems.content import SUPERPOWERS, Record, Remarks, Source, Unreadable
+from gitckpt.formats.systems.content import SUPERPOWERS, BadFormat, FileRecord, Remarks, SourceFile
 from gitckpt.model import jsonable, times
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import UsageError
@@ -24,23 +24,23 @@ _LABELS |= {report.BLOCKED: "blocked", report.SKIPPED: "skipped"}
 _REQUIRED = ("status", "started_at", "agent", "last_updated")
 
 
-def is_track(table: Mapping[str, Any]) -> bool:
+def is_track_table(table: Mapping[str, Any]) -> bool:
     is_track = "track_id" in table and ("status" in table or "type" in table)
     return is_track or isinstance(table.get("loop_state"), dict)
 
 
-def read(source: Source, graph: Graph) -> Record:
+def read_track(source: SourceFile, graph: Graph) -> FileRecord:
     remarks = Remarks()
     table = content.parse_json(source, remarks)
     # Version 1 has no loop_state.
-    if not is_track(table):
-        raise Unreadable("the file lacks loop_state or track_id")
+    if not is_track_table(table):
+        raise BadFormat("the file lacks loop_state or track_id")
     names = source.path.replace("\\", "/").split("/")
     track_id = content.text_at(table, "track_id") or (names[-2] if len(names) > 1 else "track")
     state = dict(table) if table.get("track_id") else {**table, "track_id": track_id}
     loop_state = table.get("loop_state")
     if not isinstance(loop_state, dict):
-        step = _infer_step(source)
+        step = _infer_step_from_plan(source)
         state["loop_state"] = {"current_step": step}
         remark = "has no loop_state, like files of version 1"
         if loop_state is not None:
@@ -49,20 +49,20 @@ def read(source: Source, graph: Graph) -> Record:
     try:
         position = machine.find_position(graph, state)
     except UsageError as error:
-        raise Unreadable(error.message) from None
-    _lint(graph, state, remarks)
+        raise BadFormat(error.message) from None
+    _remark_deviations(graph, state, remarks)
     checkpoints = content.table_at(state["loop_state"], "checkpoints")
     update_times = [content.to_mapping(value).get("last_updated") for value in checkpoints.values()]
     update_times += [table.get("updated_at"), table.get("completed_at")]
     instants = [time for time in map(content.to_instant, update_times) if time is not None]
     creation_time = table.get("created_at", table.get("created"))
-    lacks_offset = content.note_missing_offset((*update_times, creation_time), remarks)
+    lacks_offset = content.remark_missing_offset((*update_times, creation_time), remarks)
     creation_instant = content.to_instant(creation_time)
     newest_instant = max(instants, default=creation_instant)
     notes = content.to_string(content.to_mapping(checkpoints.get(position.step)).get("notes"))
     has_failed = position.status in (report.FAILED, report.BLOCKED)
     label = f"{position.step}-{_LABELS[position.status]}"
-    return Record(
+    return FileRecord(
         SUPERPOWERS,
         identity=json.dumps([track_id, source.path]),
         by_path=True,
@@ -79,7 +79,7 @@ def read(source: Source, graph: Graph) -> Record:
 
 
 # Infer the step of a version 1 track, whose metadata does not name the step.
-def _infer_step(source: Source) -> str:
+def _infer_step_from_plan(source: SourceFile) -> str:
     plan = source.neighbors.get("plan.md", b"").decode("utf-8", "replace")
     lines = [line.strip() for line in plan.splitlines()]
     if any(line.startswith(("- [ ]", "* [ ]")) for line in lines):
@@ -88,7 +88,7 @@ def _infer_step(source: Source) -> str:
     return "EVALUATE_EXECUTION" if has_done_task else "PLAN"
 
 
-def _lint(graph: Graph, state: Mapping[str, Any], remarks: Remarks) -> None:
+def _remark_deviations(graph: Graph, state: Mapping[str, Any], remarks: Remarks) -> None:
     loop_state = content.to_mapping(state["loop_state"])
     current_step = loop_state.get("current_step")
     step = graph.find(current_step)
@@ -110,11 +110,11 @@ def _lint(graph: Graph, state: Mapping[str, Any], remarks: Remarks) -> None:
             remarks.add(f"has the status {str(status)!r:.60}, which is not in the protocol")
 
 
-def write(checkpoint: Checkpoint, _losses: list[str]) -> bytes:
+def write_track(checkpoint: Checkpoint, _losses: list[str]) -> bytes:
     # The format takes any key, so nothing is lost.
-    state = jsonable.to_state(checkpoint)
+    state = jsonable.state_to_json(checkpoint)
     if not isinstance(state.get(machine.LOOP), dict):
-        raise Unreadable("the state has no steps, which superpowers needs")
+        raise BadFormat("the state has no steps, which superpowers needs")
     if "track_id" not in state:
         state = {"track_id": checkpoint.run or checkpoint.id, **state}
     if "version" not in state:

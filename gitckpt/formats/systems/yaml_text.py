@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from gitckpt.formats.systems.content import Remarks, Unreadable
+from gitckpt.formats.systems.content import BadFormat, Remarks
 
 # In bytes. Without libyaml, parsing takes a second per 100 KB, so the limit is a tenth of this.
 LARGEST = 1024 * 1024
@@ -51,59 +51,59 @@ _NUMBER = re.compile(
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?")
 
 
-def read(text: str, remarks: Remarks) -> dict[str, Any]:
+def parse_yaml(text: str, remarks: Remarks) -> dict[str, Any]:
     size_limit = LARGEST if _LOADER is not yaml.BaseLoader else LARGEST // 10
     if len(text) > size_limit:
-        raise Unreadable(f"the file is larger than {size_limit // 1024} KiB")
+        raise BadFormat(f"the file is larger than {size_limit // 1024} KiB")
     try:
-        events = _events(text)
-        document = _parse(next(events), events, remarks, 0)
+        events = _parse_events(text)
+        document = _to_value(next(events), events, remarks, 0)
         next(events, None)  # a second document, if there is one
     except (yaml.YAMLError, RecursionError, StopIteration) as error:
         problem = getattr(error, "problem", None) or "the values are nested too deeply"
-        raise Unreadable(f"the file is not YAML: {problem}") from None
+        raise BadFormat(f"the file is not YAML: {problem}") from None
     if not isinstance(document, dict):
-        raise Unreadable("the file contains no YAML table")
+        raise BadFormat("the file contains no YAML table")
     return document
 
 
-def _events(text: str) -> Iterator[yaml.Event]:
+def _parse_events(text: str) -> Iterator[yaml.Event]:
     document_count = 0
     for event_number, event in enumerate(yaml.parse(text, Loader=_LOADER)):
         if event_number > _MOST:
-            raise Unreadable(f"the file has more than {_MOST:,} values")
+            raise BadFormat(f"the file has more than {_MOST:,} values")
         document_count += isinstance(event, yaml.DocumentStartEvent)
         if document_count > 1:
-            raise Unreadable("the file contains several YAML documents")
+            raise BadFormat("the file contains several YAML documents")
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise Unreadable("the file has anchors or aliases, which forge never writes")
+            raise BadFormat("the file has anchors or aliases, which forge never writes")
         if getattr(event, "tag", None) not in (None, "!"):
-            raise Unreadable("the file has tags, which forge never writes")
+            raise BadFormat("the file has tags, which forge never writes")
         if not isinstance(event, _FRAMES):
             yield event
 
 
-def _parse(event: yaml.Event, events: Iterator[yaml.Event], remarks: Remarks, depth: int) -> Any:
+def _to_value(event: yaml.Event, events: Iterator[yaml.Event], remarks: Remarks, depth: int) -> Any:
     if depth > _DEEPEST:
-        raise Unreadable("the values are nested too deeply")
+        raise BadFormat("the values are nested too deeply")
     if isinstance(event, yaml.ScalarEvent):
         return event.value
     if isinstance(event, yaml.SequenceStartEvent):
         items = []
         while not isinstance(next_event := next(events), yaml.SequenceEndEvent):
-            items.append(_parse(next_event, events, remarks, depth + 1))
+            items.append(_to_value(next_event, events, remarks, depth + 1))
         return items
     table: dict[str, Any] = {}
     while not isinstance(next_event := next(events), yaml.MappingEndEvent):
         if not isinstance(next_event, yaml.ScalarEvent):
-            raise Unreadable("the file has a key that is not a string")
+            raise BadFormat("the file has a key that is not a string")
         if next_event.value in table:
             remarks.add("has a key twice in one table: the last value counts")
-        table[next_event.value] = _parse(next(events), events, remarks, depth + 1)
+        table[next_event.value] = _to_value(next(events), events, remarks, depth + 1)
     return table
 
 
-def write(table: Mapping[str, Any], plain: frozenset[str]) -> bytes:
+def render_yaml(table: Mapping[str, Any], plain: frozenset[str]) -> bytes:
     """Render a table as Go's yaml.v3 does; values of `plain` keys are not quoted."""
     # Source of the rules: `encode.go` and `emitterc.go` of that library.
     return "".join(_render_lines(table, plain, "", "")).encode()
@@ -115,41 +115,43 @@ def _render_lines(
     start = first_start
     for key, value in table.items():
         if isinstance(value, list):
-            yield f"{start}{_to_key(key)}:{'' if value else ' []'}\n"
+            yield f"{start}{_render_key(key)}:{'' if value else ' []'}\n"
             for item in value:
                 item_indent = f"{indent}    "
                 if isinstance(item, dict):
                     yield from _render_lines(item, plain, f"{item_indent}- ", f"{item_indent}  ")
                 else:
-                    yield f"{item_indent}- {_to_scalar(item, item_indent)}\n"
+                    yield f"{item_indent}- {_render_scalar(item, item_indent)}\n"
         elif isinstance(value, dict):
-            yield f"{start}{_to_key(key)}:{'' if value else ' {}'}\n"
+            yield f"{start}{_render_key(key)}:{'' if value else ' {}'}\n"
             yield from _render_lines(value, plain, f"{indent}    ", f"{indent}    ")
         else:
-            yield f"{start}{_to_key(key)}: {value if key in plain else _to_scalar(value, indent)}\n"
+            scalar = value if key in plain else _render_scalar(value, indent)
+            yield f"{start}{_render_key(key)}: {scalar}\n"
         start = indent
 
 
-def _to_scalar(value: object, indent: str) -> str:
+def _render_scalar(value: object, indent: str) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
-    return _to_text(value, indent) if isinstance(value, str) else str(value)
+    return _render_string(value, indent) if isinstance(value, str) else str(value)
 
 
-def _to_key(key: str) -> str:
+def _render_key(key: str) -> str:
     # A key takes one line.
-    return _quote(key) if "\n" in key else _to_text(key, "")
+    return _quote(key) if "\n" in key else _render_string(key, "")
 
 
-def _to_text(text: str, indent: str) -> str:
+def _render_string(text: str, indent: str) -> str:
     """Render a string in the style that yaml.v3 chooses; `indent` precedes its key."""
     # yaml.v3 writes a text with tabs as a block; tabs in a single line are handled below.
     emitter = yaml.emitter.Emitter(io.StringIO(), allow_unicode=True)
     form = emitter.analyze_scalar(text.replace("\t", "x"))
     if "\n" in text:
-        return _to_block(text, indent) if form.allow_block and _is_printable(text) else _quote(text)
+        is_block = form.allow_block and _is_printable(text)
+        return _render_block(text, indent) if is_block else _quote(text)
     resembles_other_type = (
         text.lower() in _WORDS or not text or _NUMBER.fullmatch(text) or _DATE.fullmatch(text)
     )
@@ -160,7 +162,7 @@ def _to_text(text: str, indent: str) -> str:
     return "'" + text.replace("'", "''") + "'" if form.allow_single_quoted else _quote(text)
 
 
-def _to_block(text: str, indent: str) -> str:
+def _render_block(text: str, indent: str) -> str:
     body = text.rstrip("\n")
     line_breaks = len(text) - len(body)
     chomp = "-" if not line_breaks else "" if line_breaks == 1 and body else "+"
@@ -183,10 +185,10 @@ _SHORT |= {'"': '\\"', "\\": "\\\\", "\x85": "\\N", "\xa0": "\\_", "\u2028": "\\
 
 
 def _quote(text: str) -> str:
-    return '"' + "".join(map(_escape, text)) + '"'
+    return '"' + "".join(map(_escape_character, text)) + '"'
 
 
-def _escape(character: str) -> str:
+def _escape_character(character: str) -> str:
     if character in _SHORT:
         return _SHORT[character]
     if character.isprintable() and character != "\ufeff":

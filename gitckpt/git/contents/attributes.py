@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git import config
-from gitckpt.git.command import Git, encode_paths, setting_options
+from gitckpt.git.command import GitRunner, config_options, encode_paths
 from gitckpt.git.files import regular
 from gitckpt.git.objects.encoding import object_hash
 from gitckpt.git.process import git_executable
@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.worktree.index import PrivateIndex
 
-# The settings that `Configured.of` reads, as a regular expression on their names.
+# The settings that `ConversionSettings.of` reads, as a regular expression on their names.
 SETTINGS = (
     r"core\.(autocrlf|eol|attributesfile|filemode|symlinks|ignorecase|precomposeunicode)$"
     r"|attr\.tree$|filter\."
@@ -63,14 +63,14 @@ class ConversionSettings:
     takes_as_is: bool = True
 
     @property
-    def line_ends(self) -> str:
+    def crlf_setting(self) -> str:
         """The setting that makes git write CRLF where a blob has LF; "" for none."""
         if self.autocrlf:
             return _AUTOCRLF if self.autocrlf == "true" else ""
         return _EOL if self.eol == "crlf" else ""
 
     @classmethod
-    def of(cls, settings: Mapping[str, Sequence[str]]) -> ConversionSettings:
+    def from_git_settings(cls, settings: Mapping[str, Sequence[str]]) -> ConversionSettings:
         value_of = {name: values[-1] for name, values in settings.items()}
         drivers = {name[7:].rpartition(".")[0] for name in value_of if name.startswith("filter.")}
         filters = []
@@ -95,7 +95,7 @@ class ConversionSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Treatment:
+class FileConversion:
     driver: str = ""  # the filter
     is_required: bool = False  # `filter.*.required`, as for git-crypt and LFS
     is_rewritten: bool = False  # a filter, an encoding or `$Id$` may change more than line ends
@@ -104,7 +104,6 @@ class Treatment:
     gives_crlf: bool = False  # git may write LF as CRLF
 
     def may_change(self, data: bytes) -> bool:
-        """Return whether git's conversion may change `data`, the bytes of a file."""
         if self.is_rewritten:
             return True
         if not self.is_text or (self.is_guessed and b"\0" in data):
@@ -112,7 +111,7 @@ class Treatment:
         return b"\r" in data or (self.gives_crlf and b"\n" in data)
 
 
-UNTOUCHED = Treatment()
+UNTOUCHED = FileConversion()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +120,16 @@ class AttributeRules:
     sources: tuple[tuple[str, bytes], ...]  # path and content of the attribute files
 
     def digest(self, extra: Iterable[bytes]) -> str:
-        parts = [repr(self.configured).encode("utf-8", "surrogateescape")]
+        # A stored key: the class's former name keeps the verdicts of older versions valid.
+        settings = repr(self.configured).replace(type(self.configured).__name__, "Configured", 1)
+        parts = [settings.encode("utf-8", "surrogateescape")]
         for path, content in self.sources:
             parts += [os.fsencode(path), content]
         data = b"\0".join(b"%d %s" % (len(part), part) for part in [*parts, *extra])
         return object_hash("sha1", data).hexdigest()
 
 
-def read_rules(
+def read_attribute_rules(
     repository: Repository,
     configured: ConversionSettings,
     directories: Iterable[bytes],
@@ -141,8 +142,8 @@ def read_rules(
     """
     top = repository.worktree or ""
     inner_paths = [os.path.join(top, os.fsdecode(path), os.fsdecode(FILE)) for path in directories]
-    paths = [*_list_files_outside(repository, configured), *sorted(inner_paths)]
-    sources = [(path, content) for path in paths if (content := _read_content(path)) is not None]
+    paths = [*_list_attribute_files(repository, configured), *sorted(inner_paths)]
+    sources = [(path, content) for path in paths if (content := _read_file(path)) is not None]
     is_unseen = any(os.path.basename(path) == FILE for path in unseen)
     if configured.tree and "\n" not in configured.tree:
         tree = repository.cat_file.info(f"{configured.tree}^{{tree}}")
@@ -157,21 +158,20 @@ def read_rules(
 def describe_conversion(repository: Repository, configured: ConversionSettings) -> bytes:
     """Encode git's conversion settings and attributes outside the worktree as text."""
     # Without filters: LFS is usually configured for all repositories at once.
-    contents = map(_read_content, _list_files_outside(repository, configured))
+    contents = map(_read_file, _list_attribute_files(repository, configured))
     sources = [content for content in contents if content and _CONVERTING.search(content)]
     if configured.tree:
         sources.append(os.fsencode(configured.tree))
-    lines = [configured.line_ends] if configured.line_ends else []
+    lines = [configured.crlf_setting] if configured.crlf_setting else []
     if sources:
         joined_sources = b"".join(b"%d %s" % (len(source), source) for source in sources)
         lines.append(_DIGEST + object_hash("sha1", joined_sources).hexdigest())
     return "".join(f"{line}\n" for line in lines).encode("ascii")
 
 
-def line_end_options(settings: bytes) -> tuple[str, ...]:
-    """Return git options for the line ends in the output of `describe_conversion`."""
+def make_line_end_options(settings: bytes) -> tuple[str, ...]:
     first_line = settings.partition(b"\n")[0].decode("ascii", "replace")
-    return setting_options(*_LINE_ENDS.get(first_line, _LINE_ENDS[""]))
+    return config_options(*_LINE_ENDS.get(first_line, _LINE_ENDS[""]))
 
 
 def have_same_attributes(settings: bytes, other_settings: bytes) -> bool:
@@ -179,34 +179,34 @@ def have_same_attributes(settings: bytes, other_settings: bytes) -> bool:
     return settings.partition(prefix)[2] == other_settings.partition(prefix)[2]
 
 
-def find_treatments(
+def find_conversions(
     index: PrivateIndex, configured: ConversionSettings, paths: Collection[bytes]
-) -> dict[bytes, Treatment]:
+) -> dict[bytes, FileConversion]:
     if not paths:
         return {}
     words = ("check-attr", "-z", "--stdin", *_ATTRIBUTES)
     fields = index.git(*words, data=encode_paths(paths)).split(b"\0")
-    cache: dict[tuple[bytes, ...], Treatment] = {}
+    cache: dict[tuple[bytes, ...], FileConversion] = {}
     treatment_by_path = {}
     width = 3 * len(_ATTRIBUTES)
     for start in range(0, len(fields) - 1, width):
         values = tuple(fields[start + 2 : start + width : 3])
         if values not in cache:
             settings = dict(zip(_ATTRIBUTES, map(os.fsdecode, values), strict=True))
-            cache[values] = _make_treatment(settings, configured)
+            cache[values] = _make_conversion(settings, configured)
         treatment_by_path[fields[start]] = cache[values]
     return treatment_by_path
 
 
-def _make_treatment(settings: Mapping[str, str], configured: ConversionSettings) -> Treatment:
+def _make_conversion(settings: Mapping[str, str], configured: ConversionSettings) -> FileConversion:
     driver = next((entry for entry in configured.filters if entry[0] == settings["filter"]), None)
     text = settings["text"] if settings["text"] != "unspecified" else settings["crlf"]
     eol = settings["eol"] if settings["eol"] in ("lf", "crlf") else ""
     is_text = text not in ("unset", "unspecified", "auto") or (text == "unspecified" and bool(eol))
     is_guessed = text == "auto" or (text == "unspecified" and not eol and bool(configured.autocrlf))
-    is_crlf_default = configured.line_ends != "" or os.linesep == "\r\n"
+    is_crlf_default = configured.crlf_setting != "" or os.linesep == "\r\n"
     has_encoding = settings["working-tree-encoding"] not in ("unset", "unspecified")
-    return Treatment(
+    return FileConversion(
         driver=driver[0] if driver is not None else "",
         is_required=driver is not None and driver[1],
         is_rewritten=driver is not None or has_encoding or settings["ident"] == "set",
@@ -216,9 +216,9 @@ def _make_treatment(settings: Mapping[str, str], configured: ConversionSettings)
     )
 
 
-def _list_files_outside(repository: Repository, configured: ConversionSettings) -> list[str]:
+def _list_attribute_files(repository: Repository, configured: ConversionSettings) -> list[str]:
     # gitattributes(5)
-    user_file = os.path.expanduser(configured.attributes or f"{config.user_dir()}/attributes")
+    user_file = os.path.expanduser(configured.attributes or f"{config.config_dir()}/attributes")
     directories = ("", *os.environ.get("PATH", "").split(os.pathsep))
     candidates = (os.path.join(directory, git_executable()) for directory in directories)
     git_path = next(filter(os.path.isfile, candidates), "")
@@ -231,14 +231,14 @@ def _list_files_outside(repository: Repository, configured: ConversionSettings) 
     return list(dict.fromkeys(paths))
 
 
-def find_filters(git: Git | PrivateIndex, paths: Collection[bytes]) -> dict[bytes, str]:
+def find_filters(git: GitRunner | PrivateIndex, paths: Collection[bytes]) -> dict[bytes, str]:
     output = git.run("check-attr", "-z", "--stdin", "filter", data=encode_paths(paths)).out
     fields = output.split(b"\0")
     return {path: os.fsdecode(name) for path, name in zip(fields[::3], fields[2::3], strict=False)}
 
 
-def _read_content(path: str) -> bytes | None:
+def _read_file(path: str) -> bytes | None:
     try:
-        return regular.content(path, _LARGEST)
+        return regular.read_content(path, _LARGEST)
     except OSError:  # missing, or not a regular file: git ignores it as well
         return None

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from gitckpt.git import fsync, graph
 from gitckpt.git.files import private_dirs
-from gitckpt.git.objects.diff import Expansion, decode_raw, find_oddity
-from gitckpt.git.objects.encoding import DIRECTORY, Entries, MalformedTree, empty_tree
+from gitckpt.git.objects.diff import DiffCounter, decode_raw_tree, find_odd_entry
+from gitckpt.git.objects.encoding import DIRECTORY, Entries, MalformedTree, empty_tree_oid
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.model import budget
@@ -38,23 +38,23 @@ class UnsoundSnapshot(WorktreeError):
     """A snapshot is malformed or too large, so gitckpt cannot have made it."""
 
 
-def require_sound(repository: Repository, snapshot: str | None, commit: str) -> None:
+def require_sound_snapshot(repository: Repository, snapshot: str | None, commit: str) -> None:
     """Raise `UnsoundSnapshot` if a snapshot is too large or has a malformed tree.
 
     Trees that are also in HEAD are not checked. `snapshot` is the oid of the snapshot's tree. If it
     is None, the tree of `commit` is checked instead; "" means no commit.
     """
     head = repository.cat_file.info("HEAD^{tree}")
-    expansion, base = Expansion(repository, budget.SNAPSHOT), head[0] if head is not None else ""
+    expansion, base = DiffCounter(repository, budget.SNAPSHOT), head[0] if head is not None else ""
     if snapshot is None:
-        parts = {b"": (DIRECTORY, base_tree(repository, commit))}
+        parts = {b"": (DIRECTORY, tree_of_commit(repository, commit))}
     else:
-        parts = expansion.entries(snapshot)
+        parts = expansion.read_tree_entries(snapshot)
         if repository.cat_file.info(snapshot) is not None:
-            require_shape(parts, snapshot)
-    stages = expansion.entries(parts.pop(b"index")[1]) if b"index" in parts else {}
+            require_snapshot_shape(parts, snapshot)
+    stages = expansion.read_tree_entries(parts.pop(b"index")[1]) if b"index" in parts else {}
     trees = [oid for mode, oid in (*parts.values(), *stages.values()) if mode == DIRECTORY]
-    is_beyond = any(expansion.is_beyond(base, tree) for tree in trees)
+    is_beyond = any(expansion.exceeds_path_limit(base, tree) for tree in trees)
     if expansion.flaw:
         root = f"the snapshot {snapshot}" if snapshot else f"the commit {commit}"
         raise UnsoundSnapshot(f"{root} is malformed: {expansion.flaw}", hint=HINT)
@@ -63,7 +63,7 @@ def require_sound(repository: Repository, snapshot: str | None, commit: str) -> 
         raise UnsoundSnapshot(f"the tree {snapshot or commit} holds {limit}", hint=HINT)
 
 
-def require_shape(parts: Entries, snapshot: str) -> None:
+def require_snapshot_shape(parts: Entries, snapshot: str) -> None:
     """Raise `UnsoundSnapshot` if an entry of the snapshot's tree has the wrong type."""
     message = f"{snapshot} is not the tree of a snapshot"
     if b"files" not in parts:
@@ -74,7 +74,7 @@ def require_shape(parts: Entries, snapshot: str) -> None:
             raise UnsoundSnapshot(f"{message}: {name.decode('ascii')} is not {kind}", hint=HINT)
 
 
-def is_too_large(operation: Mapping[str, bytes]) -> bool:
+def is_operation_too_large(operation: Mapping[str, bytes]) -> bool:
     directories = {os.path.dirname(name) for name in operation}
     count = len(operation) + sum(name.count("/") + 1 for name in directories)  # an upper bound
     is_deep = any(name.count("/") > _LIMITS.depth for name in operation)
@@ -82,9 +82,9 @@ def is_too_large(operation: Mapping[str, bytes]) -> bool:
     return is_deep or count > _LIMITS.count or size > budget.OPERATION_SIZE
 
 
-def base_tree(repository: Repository, commit: str) -> str:
+def tree_of_commit(repository: Repository, commit: str) -> str:
     tree = repository.cat_file.info(f"{commit}^{{tree}}") if commit else None
-    return tree[0] if tree else empty_tree(repository.object_format)
+    return tree[0] if tree else empty_tree_oid(repository.object_format)
 
 
 # Check that trees are as git writes them, and count their paths: each tree is read once.
@@ -97,7 +97,7 @@ _TREE = DIRECTORY.zfill(6)
 _Filter = Callable[[list[str]], list[str]]
 
 
-class Census:
+class TreeChecker:
     """Check trees and count the paths in them; a missing tree counts as empty."""
 
     def __init__(self, repository: Repository, roots: Iterable[str], readable: _Filter) -> None:
@@ -110,18 +110,18 @@ class Census:
         queue = list(dict.fromkeys(roots))
         while queue:
             queue = readable([oid for oid in dict.fromkeys(queue) if oid not in self._below])
-            trees = repository.cat_file.contents(queue, _LARGEST)
+            trees = repository.cat_file.read_contents(queue, _LARGEST)
             queue = [
                 child
                 for oid, tree in zip(queue, trees, strict=True)
                 for child in self._add_tree(oid, tree)
             ]
 
-    def find_flaw(self, root: str) -> str:
+    def find_tree_flaw(self, root: str) -> str:
         oid = self._count_paths(root)[2]
         return f"the tree {oid}: {self._flaws[oid]}" if oid else ""
 
-    def is_beyond(self, root: str, limits: PathLimits) -> bool:
+    def exceeds_path_limits(self, root: str, limits: PathLimits) -> bool:
         paths, depth, _ = self._count_paths(root)
         return paths > limits.count or depth > limits.depth
 
@@ -133,14 +133,14 @@ class Census:
             self._flaws[oid] = f"a {item[1]} is listed as a directory"
             return ()
         try:
-            entries = decode_raw(item[2], self._repository.object_format)
+            entries = decode_raw_tree(item[2], self._repository.object_format)
         except MalformedTree as error:
             self._flaws[oid] = str(error)
             return ()
         trees = {name: raw for name, (mode, raw) in entries.items() if mode.zfill(6) == _TREE}
         names = [name + b"/" if name in trees else name for name in entries]
         is_sorted = names == sorted(names)
-        flaw = find_oddity(entries) or (
+        flaw = find_odd_entry(entries) or (
             "" if is_sorted else "the entries are not in the order of git"
         )
         if flaw:
@@ -177,18 +177,18 @@ class Census:
 _ENDINGS = (".pack", ".rev", ".idx")
 
 
-class Quarantine:
-    """A temporary object directory; `migrate` moves its objects to the repository."""
+class ObjectQuarantine:
+    """A temporary object directory, whose objects move to the repository later."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
         self._objects = os.path.join(repository.common_dir, "objects")
-        self._path = repository.scratch("objects")
+        self._path = repository.scratch_path("objects")
         # Without fsync: packs are flushed when they are moved, loose objects need no flush.
         self.options = ("-c", "core.bigFileThreshold=1", "-c", "core.fsync=none")
         self.environment = {
             "GIT_OBJECT_DIRECTORY": self._path,
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quote(self._objects),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quote_path(self._objects),
         }
 
     def __enter__(self) -> Self:
@@ -196,9 +196,9 @@ class Quarantine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        private_dirs.discard(self._path)  # leftovers are swept later
+        private_dirs.discard_directory(self._path)  # leftovers are swept later
 
-    def migrate(self, deadline: float | None = None) -> None:
+    def migrate_objects(self, deadline: float | None = None) -> None:
         """Move the objects into the repository, as packs that are flushed to the disk."""
         pack_dir = os.path.join(self._path, "pack")
         oids = [
@@ -234,7 +234,7 @@ class Quarantine:
             raise GitError(["update-index"], 1, f"{error.filename}: {error.strerror}") from None
 
 
-def _quote(path: str) -> str:
+def _quote_path(path: str) -> str:
     # For git's colon-separated lists (Documentation/git.txt).
     if ":" not in path and '"' not in path and path.isprintable():
         return path

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git.contents import attributes
-from gitckpt.git.contents.attributes import AttributeRules, Treatment
+from gitckpt.git.contents.attributes import AttributeRules, FileConversion
 from gitckpt.git.files import regular
 from gitckpt.git.objects import writer
 from gitckpt.git.objects.encoding import FILES, object_hash, object_id
@@ -25,7 +25,7 @@ from gitckpt.model.values import dataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
 
 _File = tuple[bytes, str, os.stat_result]  # path, oid and stat data of an entry
 
@@ -40,21 +40,21 @@ EXACT, INEXACT, REQUIRED = b"=", b"!", b"-"
 _FORM = b"gitckpt exact 1 "
 
 
-def encode_state(oid: str, status: os.stat_result) -> bytes:
+def encode_file_state(oid: str, status: os.stat_result) -> bytes:
     return b"%s %d %d" % (oid.encode(), status.st_ctime_ns, status.st_ino)
 
 
-def has_verdicts(repository: Repository) -> bool:
-    return os.path.exists(_cache_path(repository))
+def has_conversion_cache(repository: Repository) -> bool:
+    return os.path.exists(_conversion_cache_path(repository))
 
 
-def load_verdicts(repository: Repository) -> tuple[str, dict[bytes, bytes] | None]:
+def load_conversion_cache(repository: Repository) -> tuple[str, dict[bytes, bytes] | None]:
     """Read the cached results of an earlier comparison.
 
     Returns the digest of the conversion rules and the verdicts by path; None without a cache.
     """
     try:
-        with open(_cache_path(repository), "rb") as file:
+        with open(_conversion_cache_path(repository), "rb") as file:
             header, *records = file.read().split(b"\0")
     except OSError:
         return "", None
@@ -65,20 +65,20 @@ def load_verdicts(repository: Repository) -> tuple[str, dict[bytes, bytes] | Non
     return header.removeprefix(_FORM).decode("ascii", "replace"), verdicts
 
 
-def save_verdicts(repository: Repository, key: str, verdicts: dict[bytes, bytes]) -> None:
+def save_conversion_cache(repository: Repository, key: str, verdicts: dict[bytes, bytes]) -> None:
     # Failure does no harm: the next capture compares again.
     records = b"".join(b"\0%s\t%s" % (verdict, path) for path, verdict in verdicts.items())
     data = _FORM + key.encode() + records
     with contextlib.suppress(OSError):
-        regular.write_private(_cache_path(repository), data, flushed=False)
+        regular.write_private_file(_conversion_cache_path(repository), data, flushed=False)
 
 
-def forget_verdicts(repository: Repository) -> None:
+def delete_conversion_cache(repository: Repository) -> None:
     with contextlib.suppress(OSError):
-        os.unlink(_cache_path(repository))
+        os.unlink(_conversion_cache_path(repository))
 
 
-def _cache_path(repository: Repository) -> str:
+def _conversion_cache_path(repository: Repository) -> str:
     return os.path.join(repository.git_dir, FILE)
 
 
@@ -94,7 +94,7 @@ _FAILED = "external filter"
 
 
 @dataclass(slots=True)
-class Converted:
+class ConvertedFiles:
     """Files whose bytes differ from what git would write for their blobs."""
 
     raw: dict[bytes, str] = field(default_factory=dict)  # path → oid of the blob with the bytes
@@ -104,8 +104,8 @@ class Converted:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """The rules for whether a snapshot stores the raw bytes of a file or skips them."""
+class RawStorageRules:
+    """Decides whether a snapshot stores the raw bytes of a file beside git's version."""
 
     max_size: int | None = None  # bytes: larger files are skipped
     is_secret: Callable[[bytes], bool] = lambda _: False  # for paths to which a filter applies
@@ -117,7 +117,7 @@ class Terms:
 class _Candidate:
     file: _File
     data: bytes
-    treatment: Treatment
+    treatment: FileConversion
 
 
 class ConversionSearch:
@@ -126,9 +126,9 @@ class ConversionSearch:
     def __init__(
         self,
         index: PrivateIndex,
-        objects: Objects | None,
+        objects: ObjectDatabase | None,
         rules: AttributeRules | None,
-        terms: Terms,
+        terms: RawStorageRules,
     ) -> None:
         self._index = index
         self._objects = objects
@@ -136,43 +136,43 @@ class ConversionSearch:
         self._rules = rules
         self._terms = terms
         self._top = index.repository.worktree or "."
-        self._result = Converted()
+        self._result = ConvertedFiles()
         self._verdicts: dict[bytes, bytes] = {}
         self._old_verdicts: dict[bytes, bytes] | None = None
         self._pending: dict[str, bytes] = {}
 
-    def run(self, excluded: Collection[bytes]) -> Converted:
+    def find_converted_files(self, excluded: Collection[bytes]) -> ConvertedFiles:
         entries = [
             (path, oid)
-            for path, mode, oid, stage, _ in self._index.entries()
+            for path, mode, oid, stage, _ in self._index.list_entries()
             if stage == 0 and mode in FILES
         ]
         key = self._hash_rules(entries)
-        old_key, self._old_verdicts = load_verdicts(self._index.repository)
+        old_key, self._old_verdicts = load_conversion_cache(self._index.repository)
         valid_verdicts = (self._old_verdicts or {}) if old_key == key else {}
         count = 0
         files: list[_File] = []
         top_fd = os.open(self._top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for path, oid in entries:
-                status = _read_status(path, top_fd)
+                status = _read_file_status(path, top_fd)
                 if status is None or path in excluded:
                     continue
                 count += 1
                 state, _, verdict = valid_verdicts.get(path, b"").rpartition(b" ")
-                if state == encode_state(oid, status) and self._reuse(path, verdict):
+                if state == encode_file_state(oid, status) and self._reuse_verdict(path, verdict):
                     self._verdicts[path] = valid_verdicts[path]
                 else:
                     files.append((path, oid, status))
             has_changed = bool(files) or len(self._verdicts) != len(valid_verdicts)
-            self._judge(files, top_fd)
+            self._judge_files(files, top_fd)
         finally:
             os.close(top_fd)
         are_exact = all(state.endswith(EXACT) for state in self._verdicts.values())
         if self._rules is None and len(self._verdicts) == count and are_exact:
-            forget_verdicts(self._index.repository)
+            delete_conversion_cache(self._index.repository)
         elif has_changed:
-            save_verdicts(self._index.repository, key, self._verdicts)
+            save_conversion_cache(self._index.repository, key, self._verdicts)
         return self._result
 
     def _hash_rules(self, entries: Iterable[tuple[bytes, str]]) -> str:
@@ -182,7 +182,7 @@ class ConversionSearch:
         unread = [b"%s %s" % (oid.encode(), path) for path, oid in files]
         return self._rules.digest([*unread, self._terms.text.encode("utf-8", "surrogateescape")])
 
-    def _reuse(self, path: bytes, verdict: bytes) -> bool:
+    def _reuse_verdict(self, path: bytes, verdict: bytes) -> bool:
         if verdict == INEXACT and path in self._terms.always:
             return False
         is_stored = verdict not in (EXACT, INEXACT, REQUIRED) and self._objects is not None
@@ -199,16 +199,16 @@ class ConversionSearch:
         elif verdict != EXACT:
             self._result.raw[path] = verdict.decode("ascii")
 
-    def _judge(self, files: Sequence[_File], fd: int) -> None:
-        treatments: Mapping[bytes, Treatment] = {}
+    def _judge_files(self, files: Sequence[_File], fd: int) -> None:
+        treatments: Mapping[bytes, FileConversion] = {}
         if self._rules is not None:
             paths = [path for path, _, _ in files]
-            treatments = attributes.find_treatments(self._index, self._rules.configured, paths)
+            treatments = attributes.find_conversions(self._index, self._rules.configured, paths)
         candidates: list[_Candidate] = []
         total_size = 0
-        annexed_paths = self._find_annexed(files, treatments)
+        annexed_paths = self._find_annexed_files(files, treatments)
         for file in files:
-            self._index.require_time("check-attr")
+            self._index.require_time_left("check-attr")
             path, oid, status = file
             treatment = treatments.get(path, attributes.UNTOUCHED)
             converts = treatment.is_rewritten or treatment.is_text
@@ -216,7 +216,7 @@ class ConversionSearch:
                 self._record_verdict(file, REQUIRED)
             elif (not converts and self._old_verdicts is None) or path in annexed_paths:
                 self._record_verdict(file, EXACT)
-            elif self._was_secret(file):
+            elif self._was_secret_file(file):
                 self._record_verdict(file, INEXACT)
             elif self._is_too_large(path, size := status.st_size):
                 may_differ = converts and any(map(treatment.may_change, _read_pieces(path, fd)))
@@ -231,17 +231,17 @@ class ConversionSearch:
                 candidates.append(_Candidate(file, data, treatment))
                 total_size += len(data)
                 if total_size > _PORTION:
-                    self._compare(candidates, fd)
+                    self._compare_with_checkout(candidates, fd)
                     candidates, total_size = [], 0
-        self._compare(candidates, fd)
-        self._write_pending(0)
+        self._compare_with_checkout(candidates, fd)
+        self._write_pending_blobs(0)
 
     def _is_too_large(self, path: bytes, size: int) -> bool:
         limit = self._terms.max_size
         return limit is not None and size > limit and path not in self._terms.always
 
-    def _find_annexed(
-        self, files: Sequence[_File], treatments: Mapping[bytes, Treatment]
+    def _find_annexed_files(
+        self, files: Sequence[_File], treatments: Mapping[bytes, FileConversion]
     ) -> Collection[bytes]:
         files_of_annex = {
             path: (oid, status.st_size)
@@ -263,15 +263,15 @@ class ConversionSearch:
             digest.update(piece)
         return digest.hexdigest() != oid
 
-    def _was_secret(self, file: _File) -> bool:
+    def _was_secret_file(self, file: _File) -> bool:
         path, oid, status = file
         state, _, verdict = (self._old_verdicts or {}).get(path, b"").rpartition(b" ")
         # An unchanged file that other rules kept secret is not kept under the present ones either.
-        if state != encode_state(oid, status) or path in self._terms.always:
+        if state != encode_file_state(oid, status) or path in self._terms.always:
             return False
         return verdict == REQUIRED or (verdict == INEXACT and self._terms.is_secret(path))
 
-    def _compare(self, candidates: Sequence[_Candidate], fd: int) -> None:
+    def _compare_with_checkout(self, candidates: Sequence[_Candidate], fd: int) -> None:
         for driver in sorted({candidate.treatment.driver for candidate in candidates}):
             chosen = [candidate for candidate in candidates if candidate.treatment.driver == driver]
             blobs = [(oid, path) for path, oid, _ in (candidate.file for candidate in chosen)]
@@ -286,7 +286,7 @@ class ConversionSearch:
                 else:
                     verdict = INEXACT
                 self._record_verdict(candidate.file, verdict)
-        self._write_pending(_PORTION)
+        self._write_pending_blobs(_PORTION)
 
     def _may_be_stored(self, candidate: _Candidate, written_content: bytes | None) -> bool:
         # Not if a filter failed, or may hide a secret.
@@ -298,7 +298,7 @@ class ConversionSearch:
         # The file may have changed since its blob was made.
         path, oid, status = candidate.file
         if status.st_ctime_ns < self._index.opened:
-            new_status = _read_status(path, fd)
+            new_status = _read_file_status(path, fd)
             is_unchanged = new_status is not None and new_status.st_ctime_ns == status.st_ctime_ns
             return is_unchanged and len(candidate.data) == status.st_size
         words = ("hash-object", "--stdin", f"--path={os.fsdecode(path)}")
@@ -311,9 +311,9 @@ class ConversionSearch:
         self._add_to_result(path, verdict)
         # A file that changed lately may change again under the same time stamp.
         if verdict == REQUIRED or status.st_ctime_ns < time.time_ns() - _GRAIN:
-            self._verdicts[path] = b"%s %s" % (encode_state(oid, status), verdict)
+            self._verdicts[path] = b"%s %s" % (encode_file_state(oid, status), verdict)
 
-    def _write_pending(self, limit: int) -> None:
+    def _write_pending_blobs(self, limit: int) -> None:
         if sum(map(len, self._pending.values())) <= limit:
             return
         items = [("blob", data) for data in self._pending.values()]
@@ -342,24 +342,24 @@ def convert_blobs(
     result = index.run(*words, data=data, ok=(0, 128))
     parts = result.out.split(b"%s " % separator.encode())[1:]
     # git goes on without a filter that fails: no output is trusted.
-    if is_filtered and _FAILED in result.complaint:
+    if is_filtered and _FAILED in result.error_text:
         return [None] * len(blobs)
     is_complete = result.code == 0 and len(parts) == len(batched_blobs)
     contents = [part.partition(b"\n")[2][:-1] for part in parts] if is_complete else []
     content_by_path = dict(zip((path for _, path in batched_blobs), contents, strict=False))
     return [
-        content_by_path[path] if path in content_by_path else _write_blob(index, oid, path, options)
+        content_by_path[path] if path in content_by_path else _smudge(index, oid, path, options)
         for oid, path in blobs
     ]
 
 
-def _write_blob(index: PrivateIndex, oid: str, path: bytes, options: Sequence[str]) -> bytes | None:
+def _smudge(index: PrivateIndex, oid: str, path: bytes, options: Sequence[str]) -> bytes | None:
     words = [*options, "cat-file", "--filters", f"--path={os.fsdecode(path)}"]
     result = index.run(*words, oid, ok=(0, 128))
-    return result.out if result.code == 0 and _FAILED not in result.complaint else None
+    return result.out if result.code == 0 and _FAILED not in result.error_text else None
 
 
-def _read_status(path: bytes, fd: int) -> os.stat_result | None:
+def _read_file_status(path: bytes, fd: int) -> os.stat_result | None:
     try:
         status = os.lstat(path, dir_fd=fd)
     except OSError:

@@ -13,10 +13,10 @@ import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from gitckpt.git.objects.diff import list_leaves
-from gitckpt.git.objects.encoding import object_id, stays_within
+from gitckpt.git.objects.encoding import has_no_dotdot, object_id
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.index import PrivateIndex
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import WorktreeError
 
 _BATCH = 100  # files whose bytes are in memory at once
@@ -57,7 +57,7 @@ def narrow_mode(mode: int, mask: int) -> int | None:
     return narrowed_mode if narrowed_mode != default_mode else None
 
 
-def find_narrow_files(top: bytes, paths: Collection[bytes]) -> dict[bytes, int]:
+def find_narrow_file_modes(top: bytes, paths: Collection[bytes]) -> dict[bytes, int]:
     modes: dict[bytes, int] = {}
     mask = read_umask() if paths else 0
     for path in paths:
@@ -68,7 +68,7 @@ def find_narrow_files(top: bytes, paths: Collection[bytes]) -> dict[bytes, int]:
     return modes
 
 
-def find_narrow_directories(modes: Mapping[bytes, int]) -> dict[bytes, int]:
+def find_narrow_directory_modes(modes: Mapping[bytes, int]) -> dict[bytes, int]:
     mask = read_umask() if modes else 0
     default_mode = 0o777 & ~mask
     narrow = {path: narrow_mode(mode, mask) for path, mode in modes.items() if default_mode & ~mode}
@@ -79,14 +79,14 @@ def find_empty_directories(
     repository: Repository, top: bytes, candidates: Collection[bytes], files: str
 ) -> list[bytes]:
     """Return the candidates that are empty directories and not in the tree `files`."""
-    directories = {path for path in candidates if path and _is_empty(os.path.join(top, path))}
+    directories = {path for path in candidates if path and _is_empty_dir(os.path.join(top, path))}
     if directories:
         tree_entries = list_leaves(repository, files, with_trees=True)
         directories.difference_update(path for path, _, _ in tree_entries)
     return sorted(directories)
 
 
-def _is_empty(path: bytes) -> bool:
+def _is_empty_dir(path: bytes) -> bool:
     try:
         return not os.listdir(path)
     except OSError:
@@ -97,7 +97,7 @@ def is_safe_path(path: bytes) -> bool:
     """Return whether a path is in the worktree and outside `.git` in any letter case."""
     parts = path.split(b"/")
     normalized_parts = {re.sub(rb"[^!-~]", b"", part).lower().rstrip(b".") for part in parts}
-    return stays_within(path) and not {b".git", b"git~1"} & normalized_parts and b"\0" not in path
+    return has_no_dotdot(path) and not {b".git", b"git~1"} & normalized_parts and b"\0" not in path
 
 
 def require_safe_paths(directories: Collection[bytes], modes: Collection[bytes]) -> None:
@@ -115,13 +115,13 @@ def find_missing_directories(top: str, directories: Collection[bytes]) -> list[b
     return [path for path in directories if not os.path.isdir(os.path.join(root, path))]
 
 
-def wider_modes(top: str, modes: Mapping[bytes, int]) -> dict[bytes, int]:
+def find_wider_modes(top: str, modes: Mapping[bytes, int]) -> dict[bytes, int]:
     """Return the current mode of each file that permits more than its mode in `modes`."""
     wider_by_path = {}
     for path, mode in modes.items():
         with contextlib.suppress(OSError):
             mode_now = os.lstat(os.path.join(os.fsencode(top), path)).st_mode
-            if not stat.S_ISLNK(mode_now) and mode_now & 0o777 & ~_with_owner_bits(mode, mode_now):
+            if not stat.S_ISLNK(mode_now) and mode_now & 0o777 & ~_add_owner_bits(mode, mode_now):
                 wider_by_path[path] = mode_now & 0o777
     return wider_by_path
 
@@ -130,7 +130,9 @@ def find_unrestored_paths(
     top: str, directories: Collection[bytes], modes: Mapping[bytes, int]
 ) -> list[bytes]:
     """Return missing directories (ending in a slash) and paths with a too wide mode."""
-    too_wide_paths = [path for path in sorted(wider_modes(top, modes)) if _is_reachable(top, path)]
+    too_wide_paths = [
+        path for path in sorted(find_wider_modes(top, modes)) if _is_reachable(top, path)
+    ]
     return [path + b"/" for path in find_missing_directories(top, directories)] + too_wide_paths
 
 
@@ -157,12 +159,11 @@ def make_directories(top: str, directories: Collection[bytes]) -> None:
         except OSError as error:
             name = path.decode("utf-8", "replace")
             message = f"cannot make the directory {name}"
-            hint = f"look at this path: ls -ld {shell_word(os.path.join(top, name))}"
+            hint = f"look at this path: ls -ld {shell_quoted(os.path.join(top, os.fsdecode(path)))}"
             raise WorktreeError(f"{message}: {error.strerror}", hint=hint) from None
 
 
 def widen_modes(top: str, modes: Mapping[bytes, int]) -> None:
-    """Widen the permissions of files to `modes`, as far as the umask allows."""
     mask = read_umask()
     for path, mode in modes.items():
         if is_safe_path(path):
@@ -176,7 +177,7 @@ def remove_empty_directories(top: str, directories: Collection[bytes]) -> None:
             os.rmdir(name, dir_fd=fd)
 
 
-def add_parents(paths: Collection[bytes]) -> set[bytes]:
+def add_parent_directories(paths: Collection[bytes]) -> set[bytes]:
     directories: set[bytes] = set()
     for path in paths:
         parent = path
@@ -186,7 +187,7 @@ def add_parents(paths: Collection[bytes]) -> set[bytes]:
     return directories
 
 
-def _with_owner_bits(mode: int, st_mode: int) -> int:
+def _add_owner_bits(mode: int, st_mode: int) -> int:
     return mode | (_OWNER_OF_DIRECTORY if stat.S_ISDIR(st_mode) else _OWNER_OF_FILE)
 
 
@@ -217,7 +218,7 @@ def _change_mode(top: str, path: bytes, mode: int, *, widens: bool) -> None:
         try:
             old = os.fstat(fd).st_mode
             max_mode = 0o777 if old & 0o100 else 0o666
-            new = 0o777 & (old | (mode & max_mode) if widens else old & _with_owner_bits(mode, old))
+            new = 0o777 & (old | (mode & max_mode) if widens else old & _add_owner_bits(mode, old))
             if new != old & 0o777 and (stat.S_ISREG(old) or stat.S_ISDIR(old)):
                 os.fchmod(fd, new)
         finally:
@@ -227,12 +228,11 @@ def _change_mode(top: str, path: bytes, mode: int, *, widens: bool) -> None:
 # Raw bytes: files without the conversions of git.
 
 
-def restore_raw(repository: Repository, raw: Mapping[bytes, str]) -> None:
-    """Replace each file whose bytes differ from its blob in `raw`; convert nothing."""
+def restore_raw_bytes(repository: Repository, raw: Mapping[bytes, str]) -> None:
     all_differing_paths = sorted(find_differing_paths(repository, raw))
     for start in range(0, len(all_differing_paths), _BATCH):
         paths = all_differing_paths[start : start + _BATCH]
-        blobs = repository.cat_file.contents([raw[path] for path in paths])
+        blobs = repository.cat_file.read_contents([raw[path] for path in paths])
         for path, blob in zip(paths, blobs, strict=True):
             if blob is None or blob[1] != "blob":
                 message = f"{raw[path]}, the content of {os.fsdecode(path)}, is missing"
@@ -240,18 +240,18 @@ def restore_raw(repository: Repository, raw: Mapping[bytes, str]) -> None:
             replace_file(repository, path, blob[2])
 
 
-def refresh_entries(index: PrivateIndex, paths: Collection[bytes]) -> None:
+def refresh_index_entries(index: PrivateIndex, paths: Collection[bytes]) -> None:
     """Update the stat data in the index for `paths`, which gitckpt has just written."""
     if not paths:
         return
     # The oid of entries added with --intent-to-add.
     empty_oid = object_id("blob", b"", index.repository.object_format)
-    index.put(
+    index.put_entries(
         b"%s %s 0\t%s" % (mode, oid.encode("ascii"), path)
-        for path, mode, oid, stage, tag in index.entries()
+        for path, mode, oid, stage, tag in index.list_entries()
         if path in paths and (tag, stage) == (b"H", 0) and oid != empty_oid
     )
-    index.refresh()
+    index.refresh_stat_data()
 
 
 def find_differing_paths(repository: Repository, raw: Mapping[bytes, str]) -> list[bytes]:
@@ -265,7 +265,7 @@ def read_files(repository: Repository, paths: Iterable[bytes]) -> Iterator[bytes
     """Yield each file's content; None if it is unreadable or reached through a link."""
     for path in paths:
         data = None
-        with contextlib.suppress(OSError), open_parent(repository, path) as (fd, name):
+        with contextlib.suppress(OSError), open_parent_directory(repository, path) as (fd, name):
             if stat.S_ISREG(os.lstat(name, dir_fd=fd).st_mode):
                 file_fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
                 with open(file_fd, "rb") as file:
@@ -276,7 +276,7 @@ def read_files(repository: Repository, paths: Iterable[bytes]) -> Iterator[bytes
 def replace_file(repository: Repository, path: bytes, data: bytes) -> bool:
     """Replace a regular file, keeping its mode; return False if it does not exist."""
     try:
-        with open_parent(repository, path) as (fd, name):
+        with open_parent_directory(repository, path) as (fd, name):
             status = os.lstat(name, dir_fd=fd)
             if not stat.S_ISREG(status.st_mode):
                 return False
@@ -294,9 +294,9 @@ def replace_file(repository: Repository, path: bytes, data: bytes) -> bool:
 
 
 @contextlib.contextmanager
-def open_parent(repository: Repository, path: bytes) -> Iterator[tuple[int, bytes]]:
+def open_parent_directory(repository: Repository, path: bytes) -> Iterator[tuple[int, bytes]]:
     *parent_parts, name = path.split(b"/")
-    if not stays_within(path):
+    if not has_no_dotdot(path):
         raise FileNotFoundError(path)
     with open_directory(repository.worktree or ".", parent_parts) as fd:
         yield fd, name

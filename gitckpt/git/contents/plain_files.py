@@ -10,17 +10,17 @@ import os
 import re
 import stat
 
-from gitckpt.git.contents.exact_files import add_parents
+from gitckpt.git.contents.exact_files import add_parent_directories
 from gitckpt.git.files import regular
-from gitckpt.git.fsync import loose_path
+from gitckpt.git.fsync import loose_object_path
 from gitckpt.git.objects import encoding
-from gitckpt.git.objects.diff import decode_raw
+from gitckpt.git.objects.diff import decode_raw_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from gitckpt.git.objects.writer import Item, Objects
+    from gitckpt.git.objects.writer import Item, ObjectDatabase
     from gitckpt.git.repository import Repository
 
     Listed = dict[bytes, tuple[bytes, bytes]]
@@ -34,12 +34,12 @@ _LARGEST_TOGETHER = 16 << 20
 _REFUSABLE = re.compile(rb"[^ -~]|(^|/)\.git|[~:\\]", re.IGNORECASE)
 
 
-class _NeedsGit(Exception):
-    """Only git can store this file or tree."""
+class _NeedsGitToStore(Exception):
+    pass
 
 
 class TreeWriter:
-    def __init__(self, repository: Repository, objects: Objects) -> None:
+    def __init__(self, repository: Repository, objects: ObjectDatabase) -> None:
         self._repository = repository
         self._top = os.fsencode(repository.worktree or "")
         self._objects = objects
@@ -48,10 +48,10 @@ class TreeWriter:
         self.contents: dict[bytes, bytes] = {}
 
     @property
-    def oids(self) -> Collection[str]:
+    def written_oids(self) -> Collection[str]:
         return frozenset(self._items)
 
-    def tree(
+    def write_changed_tree(
         self,
         base: str,
         removed: Collection[bytes],
@@ -66,9 +66,9 @@ class TreeWriter:
         if any(_REFUSABLE.search(path) for path in new) or any(b"\n" in path for path in paths):
             return None
         try:
-            entries = self._read(paths)
-            root = self._edit_tree(base, {**dict.fromkeys(removed), **entries})
-        except (_NeedsGit, encoding.MalformedTree, OSError):
+            entries = self._read_files(paths)
+            root = self._make_edited_tree(base, {**dict.fromkeys(removed), **entries})
+        except (_NeedsGitToStore, encoding.MalformedTree, OSError):
             return None
         if self._has_damaged_blob():
             return None
@@ -83,14 +83,14 @@ class TreeWriter:
             if kind != "blob":
                 continue
             try:
-                if not os.stat(loose_path(self._repository.common_dir, oid)).st_size:
+                if not os.stat(loose_object_path(self._repository.common_dir, oid)).st_size:
                     return True
             except FileNotFoundError:
                 packed_oids.append(oid)
-        existing_oids = self._repository.cat_file.list_existing(packed_oids)
+        existing_oids = self._repository.cat_file.list_existing_objects(packed_oids)
         return any(item is None for item in self._objects.read(existing_oids, None))
 
-    def _read(self, paths: Iterable[bytes]) -> Listed:
+    def _read_files(self, paths: Iterable[bytes]) -> Listed:
         entries = {}
         remaining_size = _LARGEST_TOGETHER
         directories = {b""}
@@ -102,7 +102,7 @@ class TreeWriter:
                 mode, data = encoding.LINK, os.readlink(full_path)
             else:
                 mode = encoding.EXECUTABLE if status.st_mode & stat.S_IXUSR else encoding.FILE
-                data = regular.content(full_path, min(remaining_size, _LARGEST), follow=False)
+                data = regular.read_content(full_path, min(remaining_size, _LARGEST), follow=False)
                 self.contents[path] = data
             remaining_size -= len(data)
             entries[path] = (mode, self._add_object("blob", data))
@@ -112,13 +112,13 @@ class TreeWriter:
         # What lies behind a link is not in this worktree.
         while directory not in plain_directories:
             if not stat.S_ISDIR(os.lstat(os.path.join(self._top, directory)).st_mode):
-                raise _NeedsGit(directory)
+                raise _NeedsGitToStore(directory)
             plain_directories.add(directory)
             directory = os.path.dirname(directory)
 
-    def _edit_tree(self, base: str, changes: Edits) -> str:
+    def _make_edited_tree(self, base: str, changes: Edits) -> str:
         names: dict[bytes, set[bytes]] = {b"": set()}
-        for path in add_parents(changes.keys()):
+        for path in add_parent_directories(changes.keys()):
             directory, _, name = path.rpartition(b"/")
             names.setdefault(directory, set()).add(name)
         trees: dict[bytes, Listed] = {}
@@ -127,8 +127,8 @@ class TreeWriter:
             items = self._objects.read(list(level_trees.values()), _LARGEST)
             for (directory, oid), item in zip(level_trees.items(), items, strict=True):
                 if item is None or item[0] != "tree":
-                    raise _NeedsGit(oid)
-                trees[directory] = decode_raw(item[1], self._format)
+                    raise _NeedsGitToStore(oid)
+                trees[directory] = decode_raw_tree(item[1], self._format)
             # Each level of directories is read with one call.
             level_trees = {
                 path: trees[directory][name][1].hex()
@@ -143,19 +143,19 @@ class TreeWriter:
             for name in names[directory]:
                 path = _join_path(directory, name)
                 if entries.get(name, (b"",))[0] == encoding.GITLINK:
-                    raise _NeedsGit(path)
+                    raise _NeedsGitToStore(path)
                 subtree_oid = build(path) if path in names else None
                 entry = changes.get(path)
                 # A file and a directory: the worktree is changing.
                 if subtree_oid is not None and entry is not None:
-                    raise _NeedsGit(path)
+                    raise _NeedsGitToStore(path)
                 if subtree_oid is not None:
                     entry = (encoding.DIRECTORY, subtree_oid)
                 if entry is not None:
                     entries[name] = entry
                 elif path in names or path in changes:
                     entries.pop(name, None)
-            return self._add_object("tree", encoding.encode_raw(entries)) if entries else None
+            return self._add_object("tree", encoding.encode_raw_tree(entries)) if entries else None
 
         return (build(b"") or self._add_object("tree", b"")).hex()
 

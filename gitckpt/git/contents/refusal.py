@@ -6,9 +6,9 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from gitckpt.git.command import encode_paths, setting_options
+from gitckpt.git.command import config_options, encode_paths
 from gitckpt.git.contents.attributes import find_filters
-from gitckpt.git.process import Completed, GitError
+from gitckpt.git.process import GitError, ProcResult
 from gitckpt.git.worktree import administration
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.errors import WorktreeError
@@ -50,7 +50,7 @@ _READ = (
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedFile:
     """A file that git did not read, so that its index entry is unchanged."""
 
     path: bytes
@@ -60,28 +60,28 @@ class Refused:
 
 
 @dataclass(slots=True)
-class ReadResult:
+class AddFilesResult:
     converted: list[bytes] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[RefusedFile] = field(default_factory=list)
 
 
-def add_files(
+def add_files_to_index(
     index: PrivateIndex, paths: list[bytes], settings: Sequence[str], env: Mapping[str, str] | None
-) -> ReadResult:
+) -> AddFilesResult:
     """Add files to an index, remove missing ones; return the files that git refuses."""
-    result, parts = ReadResult(), [paths]
+    result, parts = AddFilesResult(), [paths]
     disabled: set[str] = set()
     is_refreshed = False
     while parts:
         part = parts.pop()
         # With core.safecrlf=true, git would refuse files whose line ends change.
-        filter_options = setting_options(*(f"filter.{name}.process=" for name in sorted(disabled)))
+        filter_options = config_options(*(f"filter.{name}.process=" for name in sorted(disabled)))
         words = (*settings, *filter_options, "-c", "core.safecrlf=warn", *_READ)
         try:
-            complaint = index.run(*words, data=encode_paths(part), env=env).complaint
+            complaint = index.run(*words, data=encode_paths(part), env=env).error_text
         except GitError as error:
             if administration.has_file_changed(error):
-                index.unlock()
+                index.delete_lock()
                 if len(part) == 1:
                     message = f"{os.fsdecode(part[0])} changes while git reads the file"
                     raise WorktreeError(message, hint=_CHANGING) from None
@@ -95,19 +95,21 @@ def add_files(
             if broken_filters:
                 disabled |= broken_filters
             elif may_refresh and administration.find_failing_filters(index.repository, error):
-                index.refresh_racy()  # git has run the filter on another file
+                index.refresh_racy_entries()  # git has run the filter on another file
                 is_refreshed = True
             # A full disk is no reason to leave a file out.
-            elif bad_path is None or is_unstorable(error):
+            elif bad_path is None or is_storage_failure(error):
                 raise
             else:
-                result.refused.append(Refused(bad_path, cause(error), _parse_filter(error.stderr)))
+                result.refused.append(
+                    RefusedFile(bad_path, parse_cause(error), _parse_filter(error.stderr))
+                )
             parts.append([path for path in part if path != bad_path])
             continue
         # git warns about changed line ends (`core.safecrlf`), and ignores files with unsafe names.
         result.converted += _match_paths(_CONVERTED, complaint, part)
         result.refused += [
-            Refused(path, "git rejects this name", is_name=True)
+            RefusedFile(path, "git rejects this name", is_name=True)
             for path in _match_paths(_PASSED_OVER, complaint, part)
         ]
     return result
@@ -123,39 +125,39 @@ def _parse_filter(complaint: str) -> str:
 def _find_broken_filters(index: PrivateIndex, paths: Sequence[bytes]) -> set[str]:
     examples = {name: path for path, name in find_filters(index, paths).items()}
     names = examples.keys() & administration.list_process_filters(index.repository)
-    complaints = {name: _run_clean_filter(index, examples[name], b"\n").complaint for name in names}
+    complaints = {
+        name: _run_clean_filter(index, examples[name], b"\n").error_text for name in names
+    }
     return {name for name in names if any(text in complaints[name] for text in _NOT_STARTED)}
 
 
-def _run_clean_filter(index: PrivateIndex, path: bytes, data: bytes) -> Completed:
+def _run_clean_filter(index: PrivateIndex, path: bytes, data: bytes) -> ProcResult:
     words = ("hash-object", "--stdin", f"--path={os.fsdecode(path)}")
     return index.run(*words, data=data, ok=(0, 1, 128))
 
 
 def does_filter_work(index: PrivateIndex, path: bytes, oid: str) -> bool:
     """Return whether a path's clean filter accepts a blob; False for an empty blob."""
-    (blob,) = index.repository.cat_file.contents([oid])
+    (blob,) = index.repository.cat_file.read_contents([oid])
     return blob is not None and bool(blob[2]) and _run_clean_filter(index, path, blob[2]).code == 0
 
 
 def find_refused_path(error: GitError, paths: Iterable[bytes]) -> bytes | None:
-    """Return which of `paths` git's error message names; None if it names no path."""
     names = {*_REFUSED.findall(error.stderr), *_MISENCODED.findall(error.stderr)}
     names |= {name.partition(_FILTERED)[0] for name in names if name.endswith("' failed")}
     return next((path for path in paths if path.decode("utf-8", "replace") in names), None)
 
 
-def is_unstorable(error: GitError) -> bool:
+def is_storage_failure(error: GitError) -> bool:
     return _INSERTING in error.stderr and _INDEXING not in error.stderr
 
 
-def was_pruned(error: GitError) -> bool:
-    """Return whether git failed because `git prune` deleted the directory it wrote to."""
+def was_directory_pruned(error: GitError) -> bool:
     is_gone = "No such file or directory" in error.stderr
     return is_gone and any(words in error.stderr for words in _STORING)
 
 
-def cause(error: GitError) -> str:
+def parse_cause(error: GitError) -> str:
     for line in error.stderr.splitlines():
         if line.strip() and not line.startswith("hint:"):
             return line.strip().removeprefix("error: ").removeprefix("fatal: ")

@@ -56,14 +56,13 @@ def find_failing_smudge_filters(repository: Repository, error: GitError) -> set[
 def select_filtered(
     repository: Repository, oids: Mapping[bytes, str], names: Collection[str]
 ) -> FilesByPath:
-    """Return the files in `oids` (oid by path) to which a filter in `names` applies."""
     drivers = find_filters(repository.git, oids) if oids and names else {}
     return {path: (oid, drivers[path]) for path, oid in oids.items() if drivers.get(path) in names}
 
 
 def load_record(repository: Repository) -> FilesByPath:
     """Read the record; omit files that no longer have the bytes of their blobs."""
-    return select_unfiltered(repository, _read_record(repository))
+    return select_unfiltered(repository, _read_unfiltered_record(repository))
 
 
 def select_unfiltered(
@@ -74,7 +73,7 @@ def select_unfiltered(
     return {
         path: (oid, driver)
         for path, (oid, driver) in files.items()
-        if _has_content(os.path.join(top, path), oid, repository.object_format)
+        if _has_content_of_blob(os.path.join(top, path), oid, repository.object_format)
     }
 
 
@@ -91,67 +90,67 @@ def save_record(repository: Repository, files: FilesByPath) -> None:
     records = [[os.fsdecode(name), oid, driver] for name, (oid, driver) in sorted(files.items())]
     import json  # for the few repositories in which a filter fails
 
-    regular.write_private(path, json.dumps(records).encode(), flushed=True)
+    regular.write_private_file(path, json.dumps(records).encode(), flushed=True)
 
 
-def forget_files(repository: Repository, paths: Collection[bytes]) -> None:
-    recorded_files = _read_record(repository)
+def forget_unfiltered_files(repository: Repository, paths: Collection[bytes]) -> None:
+    recorded_files = _read_unfiltered_record(repository)
     remaining_files = _omit(recorded_files, paths)
     if len(remaining_files) < len(recorded_files):
         save_record(repository, remaining_files)
 
 
-def add_unfiltered(index: PrivateIndex, files: FilesByPath) -> None:
+def add_unfiltered_to_index(index: PrivateIndex, files: FilesByPath) -> None:
     if files:
         options = disable_filters({driver for _, driver in files.values()})
         words = ("update-index", "--add", "--replace", "-z", "--stdin")
         index.git(*options, *words, data=encode_paths(files))
 
 
-def complete_files(repository: Repository, files: FilesByPath) -> FilesByPath:
+def filter_files_again(repository: Repository, files: FilesByPath) -> FilesByPath:
     """Write files again through their filters; return the files that fail again."""
     if not files:
         return {}
     top = _top_dir(repository)
-    scratch_dir = os.fsencode(repository.scratch("unfiltered"))
+    scratch_dir = os.fsencode(repository.scratch_path("unfiltered"))
     failing_files: FilesByPath = {}
     try:
         with PrivateIndex(repository) as index:
             index.git("read-tree", "--empty")
             modes = {path: os.lstat(os.path.join(top, path)).st_mode for path in files}
-            index.put(
+            index.put_entries(
                 b"100%d %s 0\t%s" % (755 if modes[path] & 0o100 else 644, oid.encode(), path)
                 for path, (oid, _) in files.items()
             )
             for driver in sorted({driver for _, driver in files.values()}):
                 batch = {path: files[path] for path in sorted(files) if files[path][1] == driver}
-                failed_paths, has_errors = _write_to_scratch(index, scratch_dir, list(batch))
+                failed_paths, has_errors = _check_out_to_scratch(index, scratch_dir, list(batch))
                 failing_files |= {path: batch[path] for path in failed_paths}
                 if has_errors:
                     failing_files |= select_unfiltered(repository, batch, scratch_dir)
         for path in select_unfiltered(repository, _omit(files, failing_files)):
             move_file(os.path.join(scratch_dir, path), os.path.join(top, path))
     finally:
-        private_dirs.discard(os.fsdecode(scratch_dir))
+        private_dirs.discard_directory(os.fsdecode(scratch_dir))
     save_record(repository, _omit(load_record(repository), files) | failing_files)
     return failing_files
 
 
-def complete_recorded(repository: Repository) -> list[bytes]:
+def filter_recorded_again(repository: Repository) -> list[bytes]:
     files = load_record(repository)
-    return complete_and_stage(repository, files) if files else []
+    return filter_again_and_stage(repository, files) if files else []
 
 
-def complete_and_stage(repository: Repository, files: FilesByPath) -> list[bytes]:
-    still_failing = complete_files(repository, files)
+def filter_again_and_stage(repository: Repository, files: FilesByPath) -> list[bytes]:
+    still_failing = filter_files_again(repository, files)
     if len(still_failing) < len(files):
         with PrivateIndex(repository) as index:
-            update_index(index, _omit(files, still_failing), {})
-            index.install()
+            stage_files(index, _omit(files, still_failing), {})
+            index.replace_user_index()
     return sorted(still_failing)
 
 
-def _write_to_scratch(
+def _check_out_to_scratch(
     index: PrivateIndex, directory: bytes, paths: list[bytes]
 ) -> tuple[set[bytes], bool]:
     # Returns the failed files, and whether git printed errors.
@@ -161,7 +160,7 @@ def _write_to_scratch(
     while paths:
         words = (*_LENIENT, "checkout-index", "--force", prefix, "-z", "--stdin")
         try:
-            return failed_paths, bool(index.run(*words, data=encode_paths(paths)).complaint)
+            return failed_paths, bool(index.run(*words, data=encode_paths(paths)).error_text)
         except GitError as error:
             if has_hung_up(error):
                 return failed_paths.union(paths), False
@@ -185,7 +184,7 @@ def move_file(source: bytes, target: bytes) -> None:
         shutil.copy(source, target)
 
 
-def write(
+def write_files_despite_filters(
     repository: Repository,
     find_oids: Callable[[], Mapping[bytes, str]],
     attempt: Callable[[list[str]], object],
@@ -210,12 +209,12 @@ def write(
             reset()
             # Before the attempt: it may be killed.
             files = select_filtered(repository, find_oids(), names)
-            save_record(repository, _read_record(repository) | files)
+            save_record(repository, _read_unfiltered_record(repository) | files)
     if not names:
         return {}, {}
     unfiltered = select_unfiltered(repository, select_filtered(repository, find_oids(), names))
     save_record(repository, load_record(repository) | unfiltered)
-    still_failing = complete_files(repository, unfiltered)
+    still_failing = filter_files_again(repository, unfiltered)
     for path in still_failing:
         full_path = os.path.join(_top_dir(repository), path)
         status = os.lstat(full_path)
@@ -223,17 +222,17 @@ def write(
     return unfiltered, still_failing
 
 
-def update_index(index: PrivateIndex, unfiltered: FilesByPath, still_failing: FilesByPath) -> None:
-    """Stage the files that `write` returned, except where an entry has another blob."""
-    index_oids = {path: oid for path, _, oid, stage, _ in index.entries() if stage == 0}
+def stage_files(index: PrivateIndex, unfiltered: FilesByPath, still_failing: FilesByPath) -> None:
+    """Stage the files in `unfiltered`, except where an entry has another blob."""
+    index_oids = {path: oid for path, _, oid, stage, _ in index.list_entries() if stage == 0}
     files = {path: entry for path, entry in unfiltered.items() if index_oids.get(path) == entry[0]}
     completed_files = _omit(files, still_failing)
     if completed_files:  # a refresh would trust the recorded sizes
         index.git("update-index", "-z", "--stdin", data=encode_paths(completed_files))
-    add_unfiltered(index, _omit(files, completed_files))
+    add_unfiltered_to_index(index, _omit(files, completed_files))
 
 
-def failure(paths: Collection[bytes], command: str) -> WorktreeError:
+def unfiltered_files_error(paths: Collection[bytes], command: str) -> WorktreeError:
     names = join_first([path.decode("utf-8", "replace") for path in paths])
     subject = f"{len(paths)} files are in the worktree only as git stores them"
     subject = subject if len(paths) > 1 else "1 file is in the worktree only as git stores it"
@@ -241,7 +240,7 @@ def failure(paths: Collection[bytes], command: str) -> WorktreeError:
     return WorktreeError(message, hint=f"once the filter works: {command}")
 
 
-def _read_record(repository: Repository) -> FilesByPath:
+def _read_unfiltered_record(repository: Repository) -> FilesByPath:
     try:
         with open(os.path.join(repository.git_dir, FILE), encoding="utf-8") as file:
             import json
@@ -252,7 +251,7 @@ def _read_record(repository: Repository) -> FilesByPath:
         return {}
 
 
-def _has_content(path: bytes, oid: str, object_format: str) -> bool:
+def _has_content_of_blob(path: bytes, oid: str, object_format: str) -> bool:
     if not 0 < _file_size(path) <= _LARGEST:
         return False
     try:
@@ -273,26 +272,26 @@ _LETTERS = "0123456789zqjxkmvwgpfZQJXKMVWGPF"
 _LARGEST_POINTER = 32 << 10  # bytes: the largest file that git-annex takes for a pointer
 
 
-def uses_annex(repository: Repository) -> bool:
-    return bool(config.read(repository, rf"^filter\.{ANNEX}\."))
+def uses_git_annex(repository: Repository) -> bool:
+    return bool(config.read_settings(repository, rf"^filter\.{ANNEX}\."))
 
 
 def find_annexed(repository: Repository, files: Mapping[bytes, tuple[str, int]]) -> set[bytes]:
     """Return the paths of files whose size is that of their git-annex content."""
-    blobs = repository.cat_file.contents([oid for oid, _ in files.values()], _LARGEST_POINTER)
+    blobs = repository.cat_file.read_contents([oid for oid, _ in files.values()], _LARGEST_POINTER)
     pointers = (blob[2] if blob is not None and blob[1] == "blob" else None for blob in blobs)
     sources = _find_annex_contents(repository, files, pointers)
     return {path for path, source in sources.items() if _file_size(source) == files[path][1]}
 
 
-def populate_annexed(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
+def populate_annexed_files(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
     """Replace git-annex pointers by the contents that are in `.git/annex/objects`."""
     repository = index.repository
     top = _top_dir(repository)
     small = [path for path in blobs if 0 < _file_size(os.path.join(top, path)) <= _LARGEST_POINTER]
     sources = _find_annex_contents(repository, small, exact_files.read_files(repository, small))
     pointers = select_unfiltered(repository, {path: (blobs[path], ANNEX) for path in sources})
-    scratch_path = repository.scratch("unfiltered")
+    scratch_path = repository.scratch_path("unfiltered")
     try:
         for path in pointers:
             full_path = os.path.join(top, path)
@@ -302,8 +301,8 @@ def populate_annexed(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
     except OSError as error:
         raise WorktreeError(f"cannot write a file of git-annex: {error}") from None
     finally:
-        private_dirs.discard(scratch_path)
-    exact_files.refresh_entries(index, pointers.keys())
+        private_dirs.discard_directory(scratch_path)
+    exact_files.refresh_index_entries(index, pointers.keys())
 
 
 def _find_annex_contents(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 
 _MOUNTINFO = "/proc/self/mountinfo"
 
 
-def list_below(*directories: str) -> list[str]:
+def list_mounts(*directories: str) -> list[str]:
     """Return the mount points at or below directories, the latest mount first."""
     mount_points: list[str] = []
     all_mount_points = _list_mount_points()
@@ -19,23 +19,24 @@ def list_below(*directories: str) -> list[str]:
     return mount_points
 
 
-def describe(*directories: str) -> str | None:
+def describe_mounts(*directories: str) -> str | None:
     """Return a hint to unmount the mounts at or below directories; None for no mount."""
-    mount_points = list_below(*directories)
+    mount_points = list_mounts(*directories)
     if not mount_points:
         return None
     suffix = f", as are {len(mount_points) - 1} more below it" if len(mount_points) > 1 else ""
-    return f"{mount_points[0]} is a mount point{suffix}: umount {shell_word(mount_points[0])}"
+    return f"{mount_points[0]} is a mount point{suffix}: umount {shell_quoted(mount_points[0])}"
 
 
 def removal_command(path: str) -> str:
     # Unmount first: git would delete what is mounted in the worktree.
-    unmount_commands = [f"umount {shell_word(mount_point)} && " for mount_point in list_below(path)]
-    return f"{''.join(unmount_commands)}git worktree remove --force --force {shell_word(path)}"
+    unmount_commands = [
+        f"umount {shell_quoted(mount_point)} && " for mount_point in list_mounts(path)
+    ]
+    return f"{''.join(unmount_commands)}git worktree remove --force --force {shell_quoted(path)}"
 
 
 def read_mount_id(fd: int) -> str:
-    """Return the mount id of an open directory, or the device id without /proc."""
     try:
         with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:
             for line in file:

@@ -23,7 +23,7 @@ _GROUP = 0o2020
 _PRIVATE_NAMES = ("runs", RUNS)  # directories with copied inputs: private whatever the umask
 
 
-class OpenDir:
+class OpenPrivateDir:
     """Hold a directory open while its path is used, and check that it is not replaced.
 
     Raises `WorktreeError` if a component of `names`, below the user's directory `top`, is a
@@ -54,7 +54,7 @@ class OpenDir:
         return self.path
 
     def _enter_component(self, fd: int, name: str, path: str, parent_status: os.stat_result) -> int:
-        is_new = self._make and _make_directory(name, fd)
+        is_new = self._make and _make_subdirectory(name, fd)
         try:
             inner_fd = os.open(name, _DIRECTORY, dir_fd=fd)
         except FileNotFoundError:
@@ -66,12 +66,12 @@ class OpenDir:
             problem = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "not a directory"
             raise _ownership_error(path, problem) from error
         status = os.fstat(inner_fd)
-        if not _is_trusted(status, parent_status):
+        if not _is_trusted_owner(status, parent_status):
             os.close(inner_fd)
             raise _ownership_error(path, "another user's")
         if is_new:
             git_dir = "" if self._names[0] == RUNS else ".git"
-            shared_bits = _find_shared_mode(os.path.join(self._top, git_dir, "objects"))
+            shared_bits = _find_group_mode(os.path.join(self._top, git_dir, "objects"))
             is_secret = any(part in _PRIVATE_NAMES for part in path[len(self._top) :].split(os.sep))
             os.fchmod(inner_fd, (0o700 if is_secret else status.st_mode & 0o7777) | shared_bits)
         return inner_fd
@@ -84,7 +84,7 @@ class OpenDir:
             raise WorktreeError(message, hint="see which program did so, and what lies there now")
 
 
-def _make_directory(name: str, fd: int) -> bool:
+def _make_subdirectory(name: str, fd: int) -> bool:
     try:
         os.mkdir(name, dir_fd=fd)
     except FileExistsError:
@@ -92,7 +92,7 @@ def _make_directory(name: str, fd: int) -> bool:
     return True
 
 
-def _find_shared_mode(objects: str) -> int:
+def _find_group_mode(objects: str) -> int:
     # Mode bits by which git shares the repository with a group, 0 if it does not.
     try:
         mode = os.stat(objects).st_mode
@@ -111,8 +111,7 @@ def _is_same_directory(old_stat: os.stat_result, top: str, names: Sequence[str])
     return are_directories and os.path.samestat(old_stat, statuses[-1])
 
 
-def split_private(path: str) -> tuple[str, list[str]] | None:
-    """Split a path at gitckpt's private directory `.ckpt`; None if it has none."""
+def split_private_path(path: str) -> tuple[str, list[str]] | None:
     for name in (PRIVATE, RUNS):
         parent, separator, subpath = path.rpartition(f"{os.sep}{name}{os.sep}")
         if separator:
@@ -120,32 +119,32 @@ def split_private(path: str) -> tuple[str, list[str]] | None:
     return None
 
 
-def hold_open(path: str) -> OpenDir:
-    return OpenDir(*(split_private(path) or (path, ())))
+def hold_directory_open(path: str) -> OpenPrivateDir:
+    return OpenPrivateDir(*(split_private_path(path) or (path, ())))
 
 
-def require_own(path: str) -> None:
+def require_own_directory(path: str) -> None:
     """Raise `WorktreeError` if a private directory is a link or another user's."""
-    top, names = split_private(path) or ("", [])
+    top, names = split_private_path(path) or ("", [])
     for depth in range(len(names), 0, -1):
         if os.path.lexists(os.path.join(top, *names[:depth])):
-            with OpenDir(top, names[:depth]):
+            with OpenPrivateDir(top, names[:depth]):
                 return
 
 
-def make_directory(path: str) -> None:
-    top, names = split_private(path) or (path, [])
+def make_private_directory(path: str) -> None:
+    top, names = split_private_path(path) or (path, [])
     if not names:
         os.makedirs(path, exist_ok=True)
         return
-    with OpenDir(top, names, make=True):
+    with OpenPrivateDir(top, names, make=True):
         pass
     if names[0] == PRIVATE:
         write_gitignore(os.path.join(top, PRIVATE))
 
 
 def write_gitignore(directory: str) -> None:
-    with OpenDir(os.path.dirname(directory), [os.path.basename(directory)]):
+    with OpenPrivateDir(os.path.dirname(directory), [os.path.basename(directory)]):
         path = os.path.join(directory, ".gitignore")
         if os.path.lexists(path):
             status = os.lstat(path)
@@ -157,7 +156,7 @@ def write_gitignore(directory: str) -> None:
             file.write(b"*\n")
 
 
-def create(path: str, flags: int) -> int:
+def open_private_file(path: str, flags: int) -> int:
     """Open a private file; a new one gets the read and write bits of its directory."""
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     if not flags & os.O_CREAT:
@@ -170,10 +169,10 @@ def create(path: str, flags: int) -> int:
     return fd
 
 
-def read(path: str, last: int | None = None) -> bytes:
+def read_private_file(path: str, last: int | None = None) -> bytes:
     """Return the content of a private file, or its `last` bytes; b"" if unreadable."""
     try:
-        with open(path, "rb", buffering=0, opener=create) as file:
+        with open(path, "rb", buffering=0, opener=open_private_file) as file:
             if last is not None:
                 file.seek(max(file.seek(0, os.SEEK_END) - last, 0))
             return file.read() or b""
@@ -181,9 +180,9 @@ def read(path: str, last: int | None = None) -> bytes:
         return b""
 
 
-def append(path: str, data: bytes, *, flushed: bool = False) -> None:
+def append_to_private_file(path: str, data: bytes, *, flushed: bool = False) -> None:
     """Append to a private file in one write; empty `data` only creates the file."""
-    with open(path, "ab", buffering=0, opener=create) as file:
+    with open(path, "ab", buffering=0, opener=open_private_file) as file:
         file.write(data)
         if flushed:
             os.fsync(file.fileno())
@@ -195,7 +194,7 @@ def ensure_file(path: str) -> None:
     To open and close the file would drop the locks that SQLite holds on it.
     """
     try:
-        os.close(create(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+        os.close(open_private_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
         return
     except FileExistsError:
         status = os.lstat(path)
@@ -210,11 +209,11 @@ def open_without_links(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
 
 
-def remove(path: str) -> None:
+def delete_directory(path: str) -> None:
     """Delete a directory with its contents; raise OSError if it contains a mount."""
     from gitckpt.git.files import mounts  # the hook does not need it
 
-    if mount_points := mounts.list_below(path):
+    if mount_points := mounts.list_mounts(path):
         raise OSError(EBUSY, MOUNTED, mount_points[0])
     parent_fd = os.open(os.path.dirname(path) or ".", _DIRECTORY & ~os.O_NOFOLLOW)
     try:
@@ -241,10 +240,10 @@ def remove(path: str) -> None:
     os.rmdir(path)
 
 
-def discard(path: str) -> None:
+def discard_directory(path: str) -> None:
     """Delete as much of a directory as possible; a later cleanup deletes the rest."""
     try:
-        remove(path)
+        delete_directory(path)
     except OSError:
         return
 
@@ -266,7 +265,7 @@ def _enter_directory(name: str, fd: int | None, mount_id: str) -> int:
         _make_readable(name, fd, mount_id)
         entered_fd = os.open(name, _DIRECTORY, dir_fd=fd)
     try:
-        _require_mount(entered_fd, mount_id, name)
+        _require_same_mount(entered_fd, mount_id, name)
         if os.fstat(entered_fd).st_mode & 0o700 != 0o700:
             os.fchmod(entered_fd, 0o700)
     except BaseException:
@@ -275,7 +274,7 @@ def _enter_directory(name: str, fd: int | None, mount_id: str) -> int:
     return entered_fd
 
 
-def _require_mount(fd: int, mount_id: str, name: str) -> None:
+def _require_same_mount(fd: int, mount_id: str, name: str) -> None:
     from gitckpt.git.files import mounts
 
     if mounts.read_mount_id(fd) != mount_id:
@@ -287,18 +286,18 @@ def _make_readable(name: str, fd: int | None, mount_id: str) -> None:
     flags = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     opened_fd = os.open(name, flags, dir_fd=fd)
     try:
-        _require_mount(opened_fd, mount_id, name)
+        _require_same_mount(opened_fd, mount_id, name)
         os.chmod(f"/proc/self/fd/{opened_fd}" if sys.platform == "linux" else opened_fd, 0o700)
     finally:
         os.close(opened_fd)
 
 
-def content(path: str, max_size: int) -> bytes:
+def read_file_unless_link(path: str, max_size: int) -> bytes:
     if os.path.islink(path):
         raise _ownership_error(path, "a symbolic link")
     from gitckpt.git.files import regular  # the hook does not need it
 
-    return regular.content(path, max_size, follow=False)
+    return regular.read_content(path, max_size, follow=False)
 
 
 def check_private(directory: str, common_dir: str, *, make: bool) -> str:
@@ -308,7 +307,7 @@ def check_private(directory: str, common_dir: str, *, make: bool) -> str:
     except FileNotFoundError:
         if not make:
             return directory
-        status = _make_private(directory)
+        status = _make_owner_only_directory(directory)
     if stat.S_ISLNK(status.st_mode):
         raise _ownership_error(directory, "a symbolic link")
     if not stat.S_ISDIR(status.st_mode):
@@ -317,16 +316,16 @@ def check_private(directory: str, common_dir: str, *, make: bool) -> str:
         return directory
     if make:
         # Keep a user's read-only mode.
-        mode = (status.st_mode & 0o700) | _find_shared_mode(os.path.join(common_dir, "objects"))
+        mode = (status.st_mode & 0o700) | _find_group_mode(os.path.join(common_dir, "objects"))
         if status.st_mode & 0o7777 != mode and status.st_uid == os.geteuid():
-            _set_mode(directory, mode, os.stat(common_dir).st_gid)
+            _set_directory_mode(directory, mode, os.stat(common_dir).st_gid)
     # On the path of each record.
-    if not _is_owned_by_self_or_root(status) and not _is_trusted(status, os.stat(common_dir)):
+    if not _is_owned_by_self_or_root(status) and not _is_trusted_owner(status, os.stat(common_dir)):
         raise _ownership_error(directory, "another user's")
     return directory
 
 
-def _make_private(directory: str) -> os.stat_result:
+def _make_owner_only_directory(directory: str) -> os.stat_result:
     # Another process may delete the directory at any time.
     for _ in range(_TRIES):
         try:
@@ -340,7 +339,7 @@ def _make_private(directory: str) -> os.stat_result:
     raise FileNotFoundError(ENOENT, os.strerror(ENOENT), directory)
 
 
-def _set_mode(directory: str, mode: int, group: int) -> None:
+def _set_directory_mode(directory: str, mode: int, group: int) -> None:
     try:
         if mode & 0o2000:
             os.chown(directory, -1, group)
@@ -353,7 +352,7 @@ def _is_owned_by_self_or_root(status: os.stat_result) -> bool:
     return status.st_uid in (os.geteuid(), 0)
 
 
-def _is_trusted(status: os.stat_result, parent_status: os.stat_result) -> bool:
+def _is_trusted_owner(status: os.stat_result, parent_status: os.stat_result) -> bool:
     # git has checked the owner of the directory above.
     if _is_owned_by_self_or_root(status) or status.st_uid == parent_status.st_uid:
         return True
@@ -361,7 +360,7 @@ def _is_trusted(status: os.stat_result, parent_status: os.stat_result) -> bool:
 
 
 def _ownership_error(path: str, problem: str) -> WorktreeError:
-    from gitckpt.model.arguments import shell_word
+    from gitckpt.model.arguments import shell_quoted
 
-    hint = f"look at this path, then move it out of the way: ls -ld {shell_word(path)}"
+    hint = f"look at this path, then move it out of the way: ls -ld {shell_quoted(path)}"
     return WorktreeError(f"{path} is {problem}, so gitckpt does not use it", hint=hint)

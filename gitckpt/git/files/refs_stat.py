@@ -27,13 +27,13 @@ _MAX_LINE = 256
 _MAX_SCANNED = 8_000_000  # up to this many bytes, reading `packed-refs` is faster than asking git
 
 
-def require_no_pipes(repository: Repository) -> None:
+def require_no_pipes_in_refs(repository: Repository) -> None:
     for directory, _, names in os.walk(os.path.join(repository.common_dir, "refs")):
         for name in names:
-            require_no_pipe(repository, os.path.join(directory, name))
+            require_no_pipe_at_ref(repository, os.path.join(directory, name))
 
 
-def require_no_pipe(repository: Repository, ref: str) -> None:
+def require_no_pipe_at_ref(repository: Repository, ref: str) -> None:
     path = os.path.join(repository.common_dir, ref)
     try:
         status = os.lstat(path)
@@ -44,14 +44,13 @@ def require_no_pipe(repository: Repository, ref: str) -> None:
 
 def _require_no_pipe_at(path: str, status: os.stat_result) -> None:
     if stat.S_ISFIFO(status.st_mode):
-        from gitckpt.model.arguments import shell_word
+        from gitckpt.model.arguments import shell_quoted
 
         message = f"{path} is a named pipe instead of a ref: git would wait for it forever"
-        raise CkptError(message, hint=f"remove the pipe: rm {shell_word(path)}")
+        raise CkptError(message, hint=f"remove the pipe: rm {shell_quoted(path)}")
 
 
-def measure_packed(repository: Repository, refs: Iterable[str]) -> int:
-    """Return how many bytes refs take in `packed-refs`; loose refs take none."""
+def measure_packed_refs(repository: Repository, refs: Iterable[str]) -> int:
     names = {os.fsencode(ref) for ref in refs}
     try:
         with open(os.path.join(repository.common_dir, "packed-refs"), "rb") as file:
@@ -60,7 +59,7 @@ def measure_packed(repository: Repository, refs: Iterable[str]) -> int:
         return 0
 
 
-def may_exist(repository: Repository, ref: str) -> bool:
+def may_ref_exist(repository: Repository, ref: str) -> bool:
     """Return False if the files show that a ref is missing; True if only git can tell."""
     if repository.has_reftable or not ref.startswith("refs/") or ref.startswith(OF_A_WORKTREE):
         return True
@@ -77,7 +76,7 @@ def may_exist(repository: Repository, ref: str) -> bool:
         return True
 
 
-def read_loose(repository: Repository, ref: str) -> str | None:
+def read_loose_ref(repository: Repository, ref: str) -> str | None:
     """Return the oid in the file of a loose ref; None if only git can read the ref."""
     if not ref.startswith("refs/") or ref.startswith(OF_A_WORKTREE) or ".." in ref:
         return None
@@ -111,25 +110,27 @@ _NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class RefsState:
     """A fingerprint of the refs in a directory; a part is None if it has just changed."""
 
     packed: str | None  # `packed-refs`, or reftables
     loose: str | None
 
 
-def read_state(repository: Repository, directory: str) -> State:
+def read_refs_state(repository: Repository, directory: str) -> RefsState:
     common_dir = repository.common_dir
     if repository.has_reftable:
         try:
             with open(f"{common_dir}/reftable/tables.list", encoding="utf-8") as file:
-                return State(file.read(), _NONE)
+                return RefsState(file.read(), _NONE)
         except (OSError, ValueError):
-            return State(None, None)
-    return State(*(_stamp(os.path.join(common_dir, name)) for name in ("packed-refs", directory)))
+            return RefsState(None, None)
+    return RefsState(
+        *(_path_stamp(os.path.join(common_dir, name)) for name in ("packed-refs", directory))
+    )
 
 
-def _stamp(path: str) -> str | None:
+def _path_stamp(path: str) -> str | None:
     instant = time.time_ns()
     try:
         status = os.stat(path)
@@ -137,10 +138,10 @@ def _stamp(path: str) -> str | None:
         return _NONE
     except OSError:
         return None
-    return make_stamp(status, instant)
+    return make_stat_stamp(status, instant)
 
 
-def make_stamp(status: os.stat_result, instant: int | None) -> str | None:
+def make_stat_stamp(status: os.stat_result, instant: int | None) -> str | None:
     """Return a fingerprint of a file; None if a later change might not alter it."""
     has_fine_times = status.st_ctime_ns % _FINE and status.st_mtime_ns % _FINE
     min_age = _FINELY_SETTLED if has_fine_times else _SETTLED
@@ -151,6 +152,6 @@ def make_stamp(status: os.stat_result, instant: int | None) -> str | None:
     return f"{status.st_dev}.{status.st_ino}.{status.st_size}.{times}"
 
 
-def mark_content(status: os.stat_result) -> tuple[int, int, int, int]:
+def content_stamp(status: os.stat_result) -> tuple[int, int, int, int]:
     # What a write or replacement changes; `ctime` changes more often.
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

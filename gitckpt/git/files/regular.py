@@ -16,15 +16,15 @@ def read_tail(path: str, size: int) -> bytes:
         return file.read(size)
 
 
-def content(path: str | bytes, max_size: int | None = None, *, follow: bool = True) -> bytes:
+def read_content(path: str | bytes, max_size: int | None = None, *, follow: bool = True) -> bytes:
     """Return the content of a file; raise OSError if it is not regular or too large."""
     _require_regular(os.stat(path, follow_symlinks=follow), path)
     # It may be a pipe by now.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
-    return _read(os.open(path, flags), path, max_size)
+    return _read_regular_fd(os.open(path, flags), path, max_size)
 
 
-def read_below(top: str, path: str, max_size: int | None = None) -> bytes:
+def read_content_below(top: str, path: str, max_size: int | None = None) -> bytes:
     """Return the content of a file in `top`; raise OSError if a link leads out of it."""
     root = os.path.realpath(top)
     real_path = os.path.realpath(os.path.join(top, path))
@@ -39,13 +39,13 @@ def read_below(top: str, path: str, max_size: int | None = None) -> bytes:
         status = os.stat(name, dir_fd=opened_fds[-1], follow_symlinks=False)
         _require_regular(status, path)
         opened_fds.append(os.open(name, flags | os.O_NONBLOCK, dir_fd=opened_fds[-1]))
-        return _read(opened_fds.pop(), path, max_size)
+        return _read_regular_fd(opened_fds.pop(), path, max_size)
     finally:
         for fd in opened_fds:
             os.close(fd)
 
 
-def _read(fd: int, path: str | bytes, max_size: int | None) -> bytes:
+def _read_regular_fd(fd: int, path: str | bytes, max_size: int | None) -> bytes:
     with open(fd, "rb") as file:
         _require_regular(os.fstat(fd), path)
         if max_size is None:
@@ -84,9 +84,9 @@ def write(path: str, data: bytes, *, scratch: str = "") -> None:
     if not scratch or os.stat(os.path.dirname(scratch)).st_dev != os.stat(directory).st_dev:
         scratch = default_scratch
     for prefix in (scratch, default_scratch):
-        _delete_stale(prefix)
+        _delete_stale_scratch(prefix)
         try:
-            _replace(path, f"{prefix}.{_make_token()}", data, opener, flushed=True)
+            _replace(path, f"{prefix}.{_make_scratch_token()}", data, opener, flushed=True)
             break
         except OSError as error:
             # Rename fails between two mounts of one file system, as in containers.
@@ -102,13 +102,12 @@ def write(path: str, data: bytes, *, scratch: str = "") -> None:
         os.close(directory_fd)
 
 
-def write_private(
+def write_private_file(
     path: str, data: bytes, *, flushed: bool, opener: Opener | None = None, scratch: str = ""
 ) -> None:
-    """Replace a file that only gitckpt reads; if `flushed`, flush it to the disk."""
     if scratch:
-        _delete_stale(scratch)
-    _replace(path, f"{scratch or path}.{_make_token()}", data, opener, flushed=flushed)
+        _delete_stale_scratch(scratch)
+    _replace(path, f"{scratch or path}.{_make_scratch_token()}", data, opener, flushed=flushed)
 
 
 def _make_opener(path: str) -> Opener | None:
@@ -142,7 +141,7 @@ def _replace(path: str, scratch: str, data: bytes, opener: Opener | None, *, flu
         raise
 
 
-def _delete_stale(scratch: str) -> None:
+def _delete_stale_scratch(scratch: str) -> None:
     # Removes scratch files that killed processes left.
     directory, name = os.path.split(scratch)
     with contextlib.suppress(OSError):
@@ -155,5 +154,5 @@ def _delete_stale(scratch: str) -> None:
                     os.unlink(path)
 
 
-def _make_token() -> str:
+def _make_scratch_token() -> str:
     return f"{os.getpid()}.{os.urandom(_DIGITS).hex()}"

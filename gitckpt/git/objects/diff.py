@@ -40,7 +40,6 @@ def find_leaf(repository: Repository, tree: str, path: bytes) -> Leaf | None:
 
 
 def list_paths(repository: Repository, tree: str, paths: Collection[bytes]) -> set[bytes]:
-    """Return the paths of files, links and submodules in a tree at or below `paths`."""
     return {path for path, _, _ in list_leaves(repository, tree, paths)} if paths else set()
 
 
@@ -77,7 +76,7 @@ _KINDS |= {b"120000": "link", encoding.GITLINK: "submodule", _TREE: "directory"}
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class PathDifference:
     """A path that differs between trees; mode and oid are zeros where it is missing."""
 
     status: str  # A (added), D (deleted), M (modified) or T (type changed)
@@ -96,7 +95,7 @@ class Difference:
         return _TREE in (self.old_mode, self.new_mode)
 
     @property
-    def line(self) -> bytes:
+    def index_info_line(self) -> bytes:
         # For `PrivateIndex.put`, to bring an index to the new tree.
         mode = self.new_mode.lstrip(b"0") or b"0"
         return b"%s %s 0\t%s" % (mode, self.new.encode("ascii"), self.path)
@@ -112,7 +111,7 @@ def diff_trees(
     paths: Iterable[bytes] = (),
     *,
     with_trees: bool = False,
-) -> list[Difference]:
+) -> list[PathDifference]:
     """Return the differences between two trees; with `paths`, only at or below these."""
     if old == new:
         return []
@@ -129,7 +128,7 @@ def diff_trees(
     for head, path in zip(records[::2], records[1::2], strict=True):
         old_mode, new_mode, *fields = head[1:].split(b" ")
         old_oid, new_oid, status = (field.decode("ascii") for field in fields)
-        result.append(Difference(status, path, old_mode, new_mode, old_oid, new_oid))
+        result.append(PathDifference(status, path, old_mode, new_mode, old_oid, new_oid))
     return result
 
 
@@ -139,7 +138,7 @@ def count_differences(
     """Return at how many paths the trees of each pair differ; "" is the empty tree."""
     if not pairs:
         return {}
-    empty_oid = encoding.empty_tree(repository.object_format)
+    empty_oid = encoding.empty_tree_oid(repository.object_format)
     full_pairs = {(old, new): (old or empty_oid, new or empty_oid) for old, new in pairs}
     totals = dict.fromkeys(full_pairs.values(), 0)
     data = "".join(f"{old} {new}\n" for old, new in totals).encode("ascii")
@@ -155,14 +154,14 @@ def count_differences(
     return {pair: totals[trees] for pair, trees in full_pairs.items()}
 
 
-def _compare_trees(repository: Repository, old: str, new: str) -> list[Difference] | None:
+def _compare_trees(repository: Repository, old: str, new: str) -> list[PathDifference] | None:
     # As git does, with directories; None if there are too many, or git has to judge a tree.
     absent_entry = (b"000000", b"\0" * (len(old) // 2))
-    empty_oid = encoding.empty_tree(repository.object_format)
-    found_differences: list[Difference] = []
+    empty_oid = encoding.empty_tree_oid(repository.object_format)
+    found_differences: list[PathDifference] = []
     level_pairs = [(b"", old, new)]
     while level_pairs:
-        trees = repository.cat_file.contents(
+        trees = repository.cat_file.read_contents(
             [oid for _, *pair in level_pairs for oid in pair], _MAX_TREE_SIZE
         )
         next_level = []
@@ -197,19 +196,19 @@ def _decode_entries(
     # Raises MalformedTree where git might read the tree differently.
     if tree is None or tree[1] != "tree":
         raise encoding.MalformedTree("the object is missing or no tree")
-    binary_entries = decode_raw(tree[2], repository.object_format)
+    binary_entries = decode_raw_tree(tree[2], repository.object_format)
     entries = {name: (mode.zfill(6), oid) for name, (mode, oid) in binary_entries.items()}
     if not _KINDS.keys() >= {mode for mode, _ in entries.values()}:
         raise encoding.MalformedTree("an entry has a mode that git would not write")
     return entries
 
 
-def _compare(path: bytes, old: tuple[bytes, bytes], new: tuple[bytes, bytes]) -> Difference:
+def _compare(path: bytes, old: tuple[bytes, bytes], new: tuple[bytes, bytes]) -> PathDifference:
     kinds = _KINDS.get(old[0]), _KINDS.get(new[0])
     status = "M" if kinds[0] == kinds[1] else "T"
     if None in kinds:
         status = "A" if kinds[0] is None else "D"
-    return Difference(status, path, old[0], new[0], old[1].hex(), new[1].hex())
+    return PathDifference(status, path, old[0], new[0], old[1].hex(), new[1].hex())
 
 
 def list_new_objects(repository: Repository, base: str, tree: str) -> list[str]:
@@ -221,7 +220,7 @@ def list_new_objects(repository: Repository, base: str, tree: str) -> list[str]:
     ]
 
 
-def decode_raw(data: bytes, object_format: str) -> dict[bytes, tuple[bytes, bytes]]:
+def decode_raw_tree(data: bytes, object_format: str) -> dict[bytes, tuple[bytes, bytes]]:
     """Decode a tree like `decode_tree`, but with binary oids and five times as fast."""
     pattern = _SHA256_ENTRY if object_format == "sha256" else _SHA1_ENTRY
     matches = pattern.findall(data)
@@ -233,7 +232,7 @@ def decode_raw(data: bytes, object_format: str) -> dict[bytes, tuple[bytes, byte
     return {name: (mode, bytes.fromhex(oid)) for name, (mode, oid) in entries_by_hex.items()}
 
 
-def find_oddity(entries: Mapping[bytes, tuple[bytes, object]]) -> str:
+def find_odd_entry(entries: Mapping[bytes, tuple[bytes, object]]) -> str:
     """Describe the first entry that git would not write, such as ".."; "" for none."""
     for name, (mode, _) in entries.items():
         if name[:1] == b"." and name.lower() in _BARRED:
@@ -243,11 +242,11 @@ def find_oddity(entries: Mapping[bytes, tuple[bytes, object]]) -> str:
     return ""
 
 
-def _tree_of(entry: tuple[bytes, str] | None) -> str:
+def _subtree_oid(entry: tuple[bytes, str] | None) -> str:
     return entry[1] if entry is not None and entry[0] == encoding.DIRECTORY else ""
 
 
-class Expansion:
+class DiffCounter:
     """Count the paths at which trees differ, up to limits; remember the counts.
 
     Trees that contain each other 256 times can expand a few kilobytes to endless paths.
@@ -262,15 +261,15 @@ class Expansion:
         self._pairs_lacking_trees: set[tuple[str, str]] = set()
         self.flaw = ""  # what is wrong with the first malformed tree
 
-    def is_beyond(self, old: str, new: str) -> bool:
+    def exceeds_path_limit(self, old: str, new: str) -> bool:
         """Return whether trees differ at more paths than the limit, or `new` is malformed."""
-        return self._count(old, new, 0) > self._limits.count
+        return self._count_differences(old, new, 0) > self._limits.count
 
     def met_unreadable_tree(self, old: str, new: str) -> bool:
-        """Return whether a tree at or below a pair was unreadable; call `is_beyond` first."""
+        """Return whether a tree at or below a pair was unreadable, once these are counted."""
         return (old, new) in self._pairs_lacking_trees
 
-    def _count(self, old: str, new: str, depth: int) -> int:
+    def _count_differences(self, old: str, new: str, depth: int) -> int:
         if old == new:
             return 0
         known_count = self._counted.get((old, new))
@@ -278,18 +277,18 @@ class Expansion:
             return known_count
         if depth > self._limits.depth:
             return self._limits.count + 1
-        old_entries, new_entries = self.entries(old), self.entries(new)
+        old_entries, new_entries = self.read_tree_entries(old), self.read_tree_entries(new)
         if old in self._unreadable or new in self._unreadable:
             self._pairs_lacking_trees.add((old, new))
-        total_count, flaw = 0, self._flaws.get(new) or find_oddity(new_entries)
+        total_count, flaw = 0, self._flaws.get(new) or find_odd_entry(new_entries)
         if flaw:
             self.flaw = self.flaw or f"the tree {new}: {flaw}"
             old_entries, new_entries, total_count = {}, {}, self._limits.count + 1
         for name in old_entries.keys() | new_entries.keys():
             both_entries = old_entries.get(name), new_entries.get(name)
             if both_entries[0] != both_entries[1]:
-                pair = _tree_of(both_entries[0]), _tree_of(both_entries[1])
-                total_count += 1 + self._count(*pair, depth + 1)
+                pair = _subtree_oid(both_entries[0]), _subtree_oid(both_entries[1])
+                total_count += 1 + self._count_differences(*pair, depth + 1)
                 if pair in self._pairs_lacking_trees:
                     self._pairs_lacking_trees.add((old, new))
                 if total_count > self._limits.count:
@@ -297,8 +296,8 @@ class Expansion:
         self._counted[old, new] = total_count
         return total_count
 
-    def entries(self, tree: str) -> encoding.Entries:
-        item = next(self._repository.cat_file.contents([tree])) if tree else None
+    def read_tree_entries(self, tree: str) -> encoding.Entries:
+        item = next(self._repository.cat_file.read_contents([tree])) if tree else None
         if item is None:
             if tree:
                 self._unreadable.add(tree)

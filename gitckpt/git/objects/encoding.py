@@ -27,7 +27,7 @@ def object_id(kind: str, data: bytes, object_format: str) -> str:
 
 
 def object_hash(object_format: str, data: bytes) -> Hash:
-    return _find_digest(object_format)(data)
+    return _find_hash_function(object_format)(data)
 
 
 def oid_length(object_format: str) -> int:
@@ -35,7 +35,7 @@ def oid_length(object_format: str) -> int:
     return 32 if object_format == "sha256" else 20
 
 
-def _find_digest(object_format: str) -> Callable[[bytes], Hash]:
+def _find_hash_function(object_format: str) -> Callable[[bytes], Hash]:
     if cached_digest := _digests.get(object_format):
         return cached_digest
     # The C modules behind hashlib: hashlib itself loads OpenSSL, which costs the hook 3 ms.
@@ -74,10 +74,12 @@ class MalformedTree(ValueError):
 
 
 def encode_tree(entries: Entries) -> bytes:
-    return encode_raw({name: (mode, bytes.fromhex(oid)) for name, (mode, oid) in entries.items()})
+    return encode_raw_tree(
+        {name: (mode, bytes.fromhex(oid)) for name, (mode, oid) in entries.items()}
+    )
 
 
-def encode_raw(entries: Mapping[bytes, tuple[bytes, bytes]]) -> bytes:
+def encode_raw_tree(entries: Mapping[bytes, tuple[bytes, bytes]]) -> bytes:
     sorted_entries = sorted(
         entries.items(), key=lambda item: item[0] + b"/" if item[1][0] == DIRECTORY else item[0]
     )
@@ -110,11 +112,11 @@ def decode_tree(data: bytes, object_format: str) -> Entries:
     return entries
 
 
-def stays_within(path: bytes) -> bool:
+def has_no_dotdot(path: bytes) -> bool:
     return {b"", b".", b".."}.isdisjoint(path.split(b"/"))
 
 
-def empty_tree(object_format: str) -> str:
+def empty_tree_oid(object_format: str) -> str:
     return object_id("tree", b"", object_format)
 
 
@@ -129,7 +131,7 @@ def parse_parents(text: bytes) -> list[str]:
 _MAX_DATE = 10**11  # git refuses only far larger ones
 
 
-def encode_merge(
+def encode_merge_commit(
     commits: Sequence[str], date: int, object_format: str
 ) -> tuple[str, list[tuple[str, bytes]]]:
     """Return the oid and the objects of a commit with these parents and an empty tree.
@@ -144,8 +146,7 @@ def encode_merge(
     return object_id("commit", data, object_format), [("tree", b""), ("commit", data)]
 
 
-def parse_date(text: bytes) -> int:
-    """Return a commit's committer date in seconds since the epoch; 0 if missing."""
+def parse_committer_date(text: bytes) -> int:
     for line in text.partition(b"\n\n")[0].split(b"\n"):
         if line.startswith(b"committer "):
             words = line.rpartition(b"> ")[2].split()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pygit2
 from pygit2.enums import ObjectType
 
-from gitckpt.git.fsync import loose_path
+from gitckpt.git.fsync import loose_object_path
 from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.objects.writer import ObjectWriter
 from gitckpt.git.repository import Repository
@@ -33,20 +33,20 @@ _NAMES = {
 }
 
 
-class Libgit2(ObjectWriter):
+class Libgit2Objects(ObjectWriter):
     def __init__(self, repository: Repository) -> None:
         try:
             self._repo = pygit2.Repository(repository.git_dir)
         except pygit2.GitError as error:
             raise RepositoryError(f"libgit2 cannot open {repository.git_dir}: {error}") from None
-        if _is_shared(self._repo):
+        if _is_shared_with_group(self._repo):
             raise RepositoryError(f"libgit2 ignores core.sharedRepository of {repository.git_dir}")
         super().__init__(repository)
         self._odb = self._repo.odb
         self._complete: set[str] = set()
         self._alternates = os.path.join(repository.common_dir, "objects/info/alternates")
 
-    def head(self) -> tuple[str, str | None]:
+    def read_head(self) -> tuple[str, str | None]:
         with _LOCK:
             try:
                 target = self._repo.lookup_reference("HEAD").raw_target
@@ -63,8 +63,8 @@ class Libgit2(ObjectWriter):
     def read(self, oids: Sequence[str], max_size: int | None = budget.DOCUMENT.size) -> Items:
         is_borrowing = os.path.exists(self._alternates)
         for oid in oids:
-            if is_borrowing or self._is_truncated(oid):
-                (entry,) = self._repository.cat_file.contents([oid], max_size)
+            if is_borrowing or self._is_object_truncated(oid):
+                (entry,) = self._repository.cat_file.read_contents([oid], max_size)
                 yield (entry[1], entry[2]) if entry is not None else None
                 continue
             try:
@@ -81,16 +81,16 @@ class Libgit2(ObjectWriter):
     def close(self) -> None:
         self._repo.free()
 
-    def _is_truncated(self, oid: str) -> bool:
+    def _is_object_truncated(self, oid: str) -> bool:
         # A loose object truncated by a power cut makes libgit2 1.9 loop forever; git reports it.
         # `read` leaves borrowed objects to git: only git finds all places that they come from.
-        path = loose_path(self._repository.common_dir, oid)
+        path = loose_object_path(self._repository.common_dir, oid)
         # `exists` takes a quarter of the time of a failing `open`.
         if oid in self._complete or not os.path.exists(path):
             return False
         try:
             with open(path, "rb", buffering=0) as file:
-                if not _is_complete(file):
+                if not _is_zlib_stream_complete(file):
                     return True
         except OSError:  # missing, or libgit2 reports the error
             return False
@@ -99,7 +99,7 @@ class Libgit2(ObjectWriter):
         return False
 
 
-def _is_complete(file: RawIOBase) -> bool:
+def _is_zlib_stream_complete(file: RawIOBase) -> bool:
     # Keeps no content in memory.
     inflate = zlib.decompressobj()
     while compressed_data := file.read(_PORTION):
@@ -114,7 +114,7 @@ def _is_complete(file: RawIOBase) -> bool:
     return False
 
 
-def _is_shared(repo: pygit2.Repository) -> bool:
+def _is_shared_with_group(repo: pygit2.Repository) -> bool:
     # libgit2 creates directories that others of the group cannot write to.
     name = "core.sharedRepository"
     private_values = ("", "0", "false", "no", "off", "umask")

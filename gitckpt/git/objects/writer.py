@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     Item = tuple[str, bytes]  # kind and content
     Items = Iterator[Item | None]
 
-    class Objects(Protocol):
-        def head(self) -> tuple[str, str | None]:
+    class ObjectDatabase(Protocol):
+        def read_head(self) -> tuple[str, str | None]:
             """Return the commit of HEAD ("" if unborn) and its branch (None if detached)."""
 
         def read(self, oids: Sequence[str], max_size: int | None = budget.DOCUMENT.size) -> Items:
@@ -58,18 +58,18 @@ _LEVEL = 1  # git's own for loose objects
 _SMALL, _WINDOW, _MEMORY = 8 << 10, 13, 6
 
 
-def write(repository: Repository, items: Sequence[Item], oids: Sequence[str]) -> None:
+def write_loose_objects(repository: Repository, items: Sequence[Item], oids: Sequence[str]) -> None:
     """Write each object as a loose object, atomically, but do not flush it."""
     top = os.path.join(repository.common_dir, "objects")
     try:
         mode = os.stat(top).st_mode
         for (kind, data), oid in zip(items, oids, strict=True):
-            _write_loose(os.path.join(top, oid[:2]), oid[2:], kind, data, mode & 0o7777)
+            _write_loose_object(os.path.join(top, oid[:2]), oid[2:], kind, data, mode & 0o7777)
     except OSError as error:
         raise GitError(["hash-object"], 1, f"{error.filename or top}: {error.strerror}") from None
 
 
-def _write_loose(directory: str, name: str, kind: str, data: bytes, mode: int) -> None:
+def _write_loose_object(directory: str, name: str, kind: str, data: bytes, mode: int) -> None:
     path = os.path.join(directory, name)
     try:
         if os.stat(path).st_size:  # a power cut may have left an empty file
@@ -86,12 +86,12 @@ def _write_loose(directory: str, name: str, kind: str, data: bytes, mode: int) -
         # git deletes a leftover.
         scratch = os.path.join(directory, f"tmp_obj_{os.urandom(8).hex()}")
         try:
-            _write_file(scratch, content, mode)
+            _write_new_file(scratch, content, mode)
             os.replace(scratch, path)
         except FileNotFoundError:  # a prune deletes empty directories and scratch files
             if try_number == _TRIES:
                 raise
-            _make_directory(directory, mode)
+            _make_object_directory(directory, mode)
         except OSError:
             try:
                 os.unlink(scratch)
@@ -102,7 +102,7 @@ def _write_loose(directory: str, name: str, kind: str, data: bytes, mode: int) -
             return
 
 
-def _write_file(path: str, data: bytes, directory_mode: int) -> None:
+def _write_new_file(path: str, data: bytes, directory_mode: int) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, directory_mode & 0o444)
     try:
         view = memoryview(data)
@@ -114,7 +114,7 @@ def _write_file(path: str, data: bytes, directory_mode: int) -> None:
         os.close(fd)
 
 
-def _make_directory(directory: str, directory_mode: int) -> None:
+def _make_object_directory(directory: str, directory_mode: int) -> None:
     try:
         os.mkdir(directory, directory_mode & 0o777)
     except FileExistsError:
@@ -157,19 +157,19 @@ def write_pack(repository: Repository, items: Sequence[Item]) -> None:
     object_format = repository.object_format
     objects = {object_id(kind, data, object_format): (kind, data) for kind, data in items}
     data, positions = encode_pack(list(objects.values()), object_format, level=-1)
-    index = _encode_index(dict(zip(objects, positions, strict=True)), data, object_format)
+    index = _encode_idx(dict(zip(objects, positions, strict=True)), data, object_format)
     directory = os.path.join(repository.common_dir, "objects", "pack")
     path = os.path.join(directory, f"pack-{os.urandom(20).hex()}")
     try:
         os.makedirs(directory, exist_ok=True)
-        _write_flushed(f"{path}.pack", data)
-        _write_flushed(f"{path}.idx", index)  # last: git finds the pack by it
+        _write_and_flush_file(f"{path}.pack", data)
+        _write_and_flush_file(f"{path}.idx", index)  # last: git finds the pack by it
     except OSError as error:
         raise GitError(["index-pack"], 1, f"{error.filename or path}: {error.strerror}") from None
     fsync.flush([directory, os.path.dirname(directory)])
 
 
-def _write_flushed(path: str, data: bytes) -> None:
+def _write_and_flush_file(path: str, data: bytes) -> None:
     # As readable as the directory, as git does it in a shared repository.
     directory = os.path.dirname(path)
     mode = os.stat(directory).st_mode & 0o444
@@ -190,7 +190,7 @@ def _write_flushed(path: str, data: bytes) -> None:
             return
 
 
-def _encode_index(positions: dict[str, tuple[int, int]], pack: bytes, object_format: str) -> bytes:
+def _encode_idx(positions: dict[str, tuple[int, int]], pack: bytes, object_format: str) -> bytes:
     sorted_oids = sorted(positions)
     counts = [0] * 256
     for oid in sorted_oids:
@@ -229,7 +229,7 @@ class ObjectWriter:
         if len(items) >= _PACKED_FROM:
             write_pack(self._repository, items)
             return oids
-        write(self._repository, items, oids)
+        write_loose_objects(self._repository, items, oids)
         self._unflushed.update(dict.fromkeys(oids))
         if flushed:
             self.flush()

@@ -13,14 +13,14 @@ import time
 from collections.abc import Iterable
 
 from gitckpt.git import config, fsync
-from gitckpt.git.command import setting_options
+from gitckpt.git.command import config_options
 from gitckpt.git.files import mounts, private_dirs, regular
 from gitckpt.git.filesystem import names_in, read_or_empty
-from gitckpt.git.lock import Lock
-from gitckpt.git.process import Completed, GitError
+from gitckpt.git.lock import FileLock
+from gitckpt.git.process import GitError, ProcResult
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import BusyError, WorktreeError
 
 # Errors of git on an index, and the detection of a deleted index, on which git reports none.
@@ -45,7 +45,7 @@ def has_file_changed(error: GitError) -> bool:
     return error.code == -_SIGBUS or any(words in error.stderr for words in _CHANGED)
 
 
-def is_corrupt(error: GitError) -> bool:
+def is_index_corrupt(error: GitError) -> bool:
     return any(words in error.stderr for words in _CORRUPT)
 
 
@@ -61,21 +61,21 @@ def find_failing_filters(repository: Repository, error: GitError) -> set[str]:
 
 
 def list_process_filters(repository: Repository) -> set[str]:
-    keys = config.read(repository, _PROCESS)
+    keys = config.read_settings(repository, _PROCESS)
     return {key.removeprefix("filter.").removesuffix(".process") for key in keys}
 
 
 def disable_filters(names: Iterable[str]) -> list[str]:
     keys = ("clean=", "smudge=", "process=", "required=false")
     settings = (f"filter.{name}.{key}" for name in sorted(names) for key in keys)
-    return list(setting_options(*settings))
+    return list(config_options(*settings))
 
 
 class IndexGone(BusyError):
     """A private index was deleted while git worked on it."""
 
 
-class IndexWatch:
+class IndexDeletionWatch:
     """Detect that another process deletes a private index while git works on it."""
 
     # git takes a missing index for an empty one: a tree of it would lack all files.
@@ -86,36 +86,36 @@ class IndexWatch:
         self._exists = False
 
     def __enter__(self) -> None:
-        self._check()
+        self._require_index_kept()
 
     def __exit__(self, _: object, error: object, trace: object) -> None:
         if error is None or isinstance(error, Exception):
-            self._check()
+            self._require_index_kept()
 
-    def begin(self) -> None:
-        self.end()
+    def begin_watching(self) -> None:
+        self.end_watching()
         try:
             self._fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
-            raise self.deletion_error() from None
+            raise self.index_deletion_error() from None
 
-    def end(self) -> None:
+    def end_watching(self) -> None:
         self._exists = False
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
-    def _check(self) -> None:
+    def _require_index_kept(self) -> None:
         exists = os.path.exists(self._path)
         try:
             is_same = self._fd < 0 or os.path.samestat(os.fstat(self._fd), os.stat(self._directory))
         except FileNotFoundError:
             is_same = False
         if (self._exists and not exists) or not is_same:
-            raise self.deletion_error()
+            raise self.index_deletion_error()
         self._exists = exists
 
-    def deletion_error(self) -> IndexGone:
+    def index_deletion_error(self) -> IndexGone:
         message = f"{self._directory} was deleted while git read the files"
         return IndexGone(message, hint="run the command again")
 
@@ -138,30 +138,30 @@ SCRATCH = "ckpt-gitdir"
 WORKTREE_SCRATCH = "ckpt-file"
 
 
-def run_git(repository: Repository, *arguments: str, options: tuple[str, ...] = ()) -> Completed:
+def run_git(repository: Repository, *arguments: str, options: tuple[str, ...] = ()) -> ProcResult:
     """Run `git worktree` under the lock; retry while other processes change worktrees."""
     with lock_worktrees(repository):
         for _ in range(_TRIES - 1):
             try:
                 return repository.git.run(*options, "worktree", *arguments)
             except GitError as error:
-                if error.code < 0 or not _are_changing(repository):
+                if error.code < 0 or not _are_worktrees_changing(repository):
                     raise
             time.sleep(_PAUSE)
         return repository.git.run(*options, "worktree", *arguments)
 
 
 def remove_git_dir(repository: Repository, git_dir: str) -> None:
-    """Delete the administrative directory of a worktree whose directory is gone."""
     # `git worktree remove --force --force` would also delete mounts in it.
     with lock_worktrees(repository):
         try:
-            private_dirs.remove(git_dir)
+            private_dirs.delete_directory(git_dir)
         except FileNotFoundError:
             return
         except OSError as error:
             hint = (
-                mounts.describe(git_dir) or f"look at the directory: ls -la {shell_word(git_dir)}"
+                mounts.describe_mounts(git_dir)
+                or f"look at the directory: ls -la {shell_quoted(git_dir)}"
             )
             message = f"cannot delete {git_dir}: {error.filename}: {error.strerror}"
             raise WorktreeError(message, hint=hint) from None
@@ -169,13 +169,13 @@ def remove_git_dir(repository: Repository, git_dir: str) -> None:
             os.rmdir(worktrees_dir(repository))  # as git does: only where it is empty
 
 
-def repair(repository: Repository, path: str) -> None:
+def repair_worktree(repository: Repository, path: str) -> None:
     # In a copy of a repository, `git worktree repair` would take all worktrees of the original.
     with lock_worktrees(repository):
         old_git_dir = git_dir_of(path)
         git_dir = os.path.join(worktrees_dir(repository), os.path.basename(old_git_dir or ""))
         lacks_commondir_file = lacks_commondir(repository, git_dir)
-        if _is_linked(repository, path) and not lacks_commondir_file:
+        if _is_linked_worktree(repository, path) and not lacks_commondir_file:
             return
         words = ["worktree", "repair", path]
         if old_git_dir is None or not os.path.isdir(git_dir):
@@ -188,7 +188,7 @@ def repair(repository: Repository, path: str) -> None:
                 _point_dot_git_to(dot_git, os.path.realpath(git_dir))
             # In a place that maintenance cleans after a kill: this file is rarely written again.
             target, scratch = os.path.join(git_dir, "gitdir"), os.path.join(git_dir, SCRATCH)
-            regular.write_private(
+            regular.write_private_file(
                 target, os.fsencode(f"{dot_git}\n"), flushed=True, scratch=scratch
             )
             fsync.flush([git_dir])
@@ -208,7 +208,7 @@ def _point_dot_git_to(dot_git: str, git_dir: str) -> None:
         regular.write(dot_git, b"gitdir: %s\n" % os.fsencode(git_dir), scratch=scratch)
 
 
-def _is_linked(repository: Repository, path: str) -> bool:
+def _is_linked_worktree(repository: Repository, path: str) -> bool:
     git_dir = git_dir_of(path)
     if git_dir is None or not owns_git_dir(repository, git_dir):
         return False
@@ -220,11 +220,11 @@ def _is_same(first: str, second: str) -> bool:
     return os.path.realpath(first) == os.path.realpath(second)
 
 
-def lock_worktrees(repository: Repository) -> Lock:
-    return Lock(os.path.join(repository.make_private_dir(), _LOCK), _PATIENCE)
+def lock_worktrees(repository: Repository) -> FileLock:
+    return FileLock(os.path.join(repository.make_private_dir(), _LOCK), _PATIENCE)
 
 
-def _are_changing(repository: Repository) -> bool:
+def _are_worktrees_changing(repository: Repository) -> bool:
     directories = (worktrees_dir(repository), *list_git_dirs(repository))
     try:
         return any(os.stat(path).st_mtime > time.time() - _RECENTLY for path in directories)
@@ -233,7 +233,6 @@ def _are_changing(repository: Repository) -> bool:
 
 
 def main_worktree(repository: Repository) -> str | None:
-    """Return the top directory of the main worktree; None if missing or unknown."""
     # Determined once: it does not change while a repository is open.
     if repository.main is None:
         repository.main = (_find_main_worktree(repository),)
@@ -241,7 +240,7 @@ def main_worktree(repository: Repository) -> str | None:
 
 
 def _find_main_worktree(repository: Repository) -> str | None:
-    settings = config.read(repository, r"^core\.(bare|worktree)$")
+    settings = config.read_settings(repository, r"^core\.(bare|worktree)$")
     if "core.worktree" in settings:
         return os.path.normpath(os.path.join(repository.common_dir, settings["core.worktree"][-1]))
     if config.is_true(settings.get("core.bare", ["false"])[-1]):
@@ -252,12 +251,11 @@ def _find_main_worktree(repository: Repository) -> str | None:
     return parent if name == ".git" else None
 
 
-def write_file(repository: Repository, path: str, data: bytes) -> None:
+def write_worktree_file(repository: Repository, path: str, data: bytes) -> None:
     regular.write(path, data, scratch=os.path.join(repository.git_dir, WORKTREE_SCRATCH))
 
 
-def open_linked(repository: Repository, path: str) -> Repository | None:
-    """Open the linked worktree at `path`; None if it does not belong to `repository`."""
+def open_linked_worktree(repository: Repository, path: str) -> Repository | None:
     git_dir = git_dir_of(path)
     if git_dir is None or not owns_git_dir(repository, git_dir) or not os.path.isdir(git_dir):
         return None
@@ -273,7 +271,7 @@ def git_dir_of(path: str) -> str | None:
     return os.path.normpath(os.path.join(path, git_dir)) if git_dir else None
 
 
-def flush(repository: Repository, path: str) -> None:
+def flush_worktree(repository: Repository, path: str) -> None:
     git_dir = git_dir_of(path)
     if git_dir is None:
         return
@@ -294,8 +292,7 @@ def owns_git_dir(repository: Repository, git_dir: str) -> bool:
     return _is_same(os.path.dirname(git_dir), worktrees_dir(repository))
 
 
-def foreign_repository(repository: Repository, path: str) -> str | None:
-    """Return the git directory of the other repository that owns a worktree, or None."""
+def find_foreign_repository(repository: Repository, path: str) -> str | None:
     git_dir = git_dir_of(path)
     if git_dir is None or owns_git_dir(repository, git_dir):
         return None
@@ -307,7 +304,7 @@ def worktrees_dir(repository: Repository) -> str:
     return os.path.join(repository.common_dir, "worktrees")
 
 
-def lock_reason(git_dir: str) -> str | None:
+def read_lock_reason(git_dir: str) -> str | None:
     """Return why a worktree is locked ("" without a reason); None if it is not locked."""
     path = os.path.join(git_dir, "locked")
     return read_line(path) if os.path.exists(path) else None
@@ -340,7 +337,7 @@ def write_head(repository: Repository, git_dir: str, value: str) -> None:
     if repository.has_reftable:  # this file is a stub
         value = "ref: refs/heads/.invalid"
     try:
-        with open(f"{path}.lock", "xb", opener=private_dirs.create) as file:
+        with open(f"{path}.lock", "xb", opener=private_dirs.open_private_file) as file:
             file.write(os.fsencode(f"{value}\n"))
             file.flush()
             os.fsync(file.fileno())
@@ -351,7 +348,7 @@ def write_head(repository: Repository, git_dir: str, value: str) -> None:
     fsync.flush([git_dir])
 
 
-def registered(repository: Repository) -> list[tuple[str, str]]:
+def list_worktrees(repository: Repository) -> list[tuple[str, str]]:
     return [
         (git_dir, os.path.dirname(os.path.normpath(os.path.join(git_dir, dot_git))))
         for git_dir in list_git_dirs(repository)
@@ -359,7 +356,7 @@ def registered(repository: Repository) -> list[tuple[str, str]]:
     ]
 
 
-def list_unfinished(repository: Repository) -> list[str]:
+def list_unfinished_dirs(repository: Repository) -> list[str]:
     return [git_dir for git_dir in list_git_dirs(repository) if not read_line(f"{git_dir}/gitdir")]
 
 
@@ -380,13 +377,12 @@ def find_moved(repository: Repository, git_dir: str, path: str, *parents: str) -
 
 
 def may_have_moved_along(repository: Repository, git_dir: str, path: str) -> bool:
-    """Return whether a worktree may have been moved together with its repository."""
     return any(
         _has_lost_git_dir(place, git_dir) for place, _ in _list_moves(repository, git_dir, path)
     )
 
 
-def find_left_behind(repository: Repository, git_dir: str, path: str) -> str | None:
+def find_worktree_left_behind(repository: Repository, git_dir: str, path: str) -> str | None:
     """Find the worktree of a moved repository; both may have been moved together."""
     if _has_lost_git_dir(path, git_dir):
         return path

@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from gitckpt.git import config
 from gitckpt.git.command import NO_HOOKS, STATUS, encode_paths
 from gitckpt.git.files import private_dirs
-from gitckpt.git.files.refs_stat import mark_content
+from gitckpt.git.files.refs_stat import content_stamp
 from gitckpt.git.filesystem import copy_in_kernel
 from gitckpt.git.objects.diff import list_leaves
 from gitckpt.git.objects.encoding import FILES, GITLINK, object_hash, object_id, oid_length
-from gitckpt.git.process import Child, Completed, DeadlinePassed, GitError
+from gitckpt.git.process import Child, DeadlinePassed, GitError, ProcResult
 from gitckpt.git.refs import LockHeld
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
@@ -88,24 +88,24 @@ class PrivateIndex:
         self.known_status: WorktreeStatus | None = None  # the index has not been written since
         self._status: Child | None = None
         self._origin: BinaryIO | None = None
-        self.path = repository.scratch("index")
-        self._watch = administration.IndexWatch(self.path)
+        self.path = repository.scratch_path("index")
+        self._watch = administration.IndexDeletionWatch(self.path)
         self._options = [*_PLAIN]
         if not os.path.exists(os.path.join(repository.git_dir, "hEAD")):
             # If set by mistake, it hides README beside readme.
             self._options += ["-c", "core.ignoreCase=false"]
-        if _has_links(repository):
+        if _supports_symlinks(repository):
             # Else git treats a file with the text of a link as that link.
             self._options += ["-c", "core.symlinks=true"]
 
     def __enter__(self) -> Self:
-        self.open()
+        self.copy_user_index()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def open(self) -> None:
+    def copy_user_index(self) -> None:
         if self._status is not None:
             return
         top = self.repository.worktree
@@ -116,9 +116,9 @@ class PrivateIndex:
         try:
             self.opened = _read_file_system_time(self.repository)
         except FileNotFoundError:
-            raise self._watch.deletion_error() from None
+            raise self._watch.index_deletion_error() from None
         try:
-            self.copy_from(os.path.join(self.repository.git_dir, "index"))
+            self.copy_index_from(os.path.join(self.repository.git_dir, "index"))
         except BaseException:
             self.close()
             raise
@@ -129,38 +129,37 @@ class PrivateIndex:
             self.opened = known.start if is_current else self.opened
 
     def close(self) -> None:
-        self._stop_status()
+        self._stop_status_process()
         if self._origin is not None:
             self._origin.close()
             self._origin = None
-        self._watch.end()
+        self._watch.end_watching()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)
-        self.unlock()
+        self.delete_lock()
 
-    def status(self, *options: str) -> Child:
-        """Return the process of `start_status`; with `options`, start a new `git status`."""
+    def take_status_process(self, *options: str) -> Child:
+        """Return the running `git status`; with `options`, start a new one."""
         if options:
-            self._stop_status()
+            self._stop_status_process()
         child, self._status = self._status, None
-        return child or self.start(*options, *STATUS)
+        return child or self.start_git(*options, *STATUS)
 
-    def start_status(self) -> None:
-        self._status = self.start(*STATUS)
+    def start_status_process(self) -> None:
+        self._status = self.start_git(*STATUS)
 
-    def _stop_status(self) -> None:
+    def _stop_status_process(self) -> None:
         child, self._status = self._status, None
         if child is not None:
-            child.kill_group()
+            child.kill_process_group()
 
-    def copy_from(self, path: str) -> None:
-        """Replace this index by a copy of `path`; delete this index if `path` is missing."""
+    def copy_index_from(self, path: str) -> None:
         self.close()
         if not os.path.exists(path):
             return
         try:
             origin = self._origin = open(path, "rb")  # noqa: SIM115 - held until the copy is gone
-            self._watch.begin()
+            self._watch.begin_watching()
             with self._watch:
                 _copy_index(origin, self.path)
         except OSError as error:
@@ -171,7 +170,7 @@ class PrivateIndex:
     def git(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,)) -> bytes:
         return self.run(*args, data=data, ok=ok).out
 
-    def run(self, *args: str, data: bytes = b"", ok: Codes = (0,), env: Env = None) -> Completed:
+    def run(self, *args: str, data: bytes = b"", ok: Codes = (0,), env: Env = None) -> ProcResult:
         git, words, tries = self.repository.git, (*self._options, *args), administration.TRIES
         env = {"GIT_INDEX_FILE": self.path, **(env or {})}
         while True:
@@ -182,13 +181,13 @@ class PrivateIndex:
                 tries -= 1
                 if not tries or not administration.has_file_changed(error):
                     raise
-            self.unlock()
+            self.delete_lock()
 
-    def unlock(self) -> None:
+    def delete_lock(self) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{self.path}.lock")
 
-    def edit(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,)) -> Completed:
+    def edit_index(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,)) -> ProcResult:
         """Run a git command that changes this index but stores no content of files."""
         # git then compares files as young as the index before: failing filters are switched off.
         try:
@@ -199,23 +198,24 @@ class PrivateIndex:
                 raise
         return self.run(*administration.disable_filters(failing_names), *args, data=data, ok=ok)
 
-    def start(self, *args: str) -> Child:
-        return self.repository.git.start(*self._options, *args, env={"GIT_INDEX_FILE": self.path})
+    def start_git(self, *args: str) -> Child:
+        return self.repository.git.start_git(
+            *self._options, *args, env={"GIT_INDEX_FILE": self.path}
+        )
 
-    def finish(self, child: Child, *, ok: Sequence[int] = (0,)) -> bytes:
+    def wait_for_output(self, child: Child, *, ok: Sequence[int] = (0,)) -> bytes:
         git = self.repository.git
         with self._watch:
-            return git.finish(child, child.argv[6:], ok=ok, deadline=self.deadline).out
+            return git.wait_and_check(child, child.argv[6:], ok=ok, deadline=self.deadline).out
 
-    def require_time(self, command: str) -> None:
-        """Raise `DeadlinePassed` if the deadline has passed; the message names `command`."""
+    def require_time_left(self, command: str) -> None:
         if self.deadline is not None and time.monotonic() > self.deadline:
             raise DeadlinePassed([command], 0, "timed out")
 
     def write_tree(self) -> str:
-        return self.edit("write-tree", "--missing-ok").text
+        return self.edit_index("write-tree", "--missing-ok").text
 
-    def entries(self, mode: bytes = b"") -> list[IndexEntry]:
+    def list_entries(self, mode: bytes = b"") -> list[IndexEntry]:
         # Filtering by mode is faster if few match: 100,000 entries take 0.15 seconds.
         output = self.git("ls-files", "--stage", "-v", "-z")
         if mode:
@@ -225,22 +225,22 @@ class PrivateIndex:
             for tag, mode, oid, stage, path in _ENTRY.findall(output)
         ]
 
-    def refresh(self) -> None:
-        self.edit("update-index", "-q", "--refresh", ok=(0, 1))
+    def refresh_stat_data(self) -> None:
+        self.edit_index("update-index", "-q", "--refresh", ok=(0, 1))
 
-    def refresh_racy(self) -> None:
+    def refresh_racy_entries(self) -> None:
         """Compare the files of racy entries now, so that later git commands need not."""
-        self.edit("update-index", "-q", "--refresh", "--force-write-index", ok=(0, 1))
+        self.edit_index("update-index", "-q", "--refresh", "--force-write-index", ok=(0, 1))
         future_time = time.time() + _GRAIN / 1e9
         os.utime(self.path, (future_time, future_time))
 
-    def put(self, lines: Iterable[bytes]) -> None:
+    def put_entries(self, lines: Iterable[bytes]) -> None:
         """Set index entries from lines `MODE OID STAGE<tab>PATH`; mode 0 removes an entry."""
         data = b"".join(line + b"\0" for line in lines)
         if data:
-            result = self.edit("update-index", "-z", "--index-info", data=data)
-            if "Ignoring path" in result.complaint:  # git succeeds all the same
-                raise GitError(["update-index"], result.code, result.complaint)
+            result = self.edit_index("update-index", "-z", "--index-info", data=data)
+            if "Ignoring path" in result.error_text:  # git succeeds all the same
+                raise GitError(["update-index"], result.code, result.error_text)
 
     def has_valid_checksum(self) -> bool:
         try:
@@ -255,22 +255,21 @@ class PrivateIndex:
         has_no_checksum = not checksum.strip(b"\0")
         return has_no_checksum or object_hash(object_format, content).digest() == checksum
 
-    def update(self, option: str, paths: Iterable[bytes]) -> None:
+    def update_paths(self, option: str, paths: Iterable[bytes]) -> None:
         if data := encode_paths(paths):
-            self.edit("update-index", option, "-z", "--stdin", data=data)
+            self.edit_index("update-index", option, "-z", "--stdin", data=data)
 
-    def rebuild(self, commit: str) -> None:
-        """Fill this index with the files of a commit; empty it if `commit` is ""."""
+    def rebuild_from_commit(self, commit: str) -> None:
         self.close()
         self.git("read-tree", commit or "--empty")
         self.is_rebuilt = True
 
-    def require_unlocked(self) -> None:
+    def require_user_index_unlocked(self) -> None:
         lock = os.path.join(self.repository.git_dir, "index.lock")
-        if os.path.lexists(lock) and not _is_of_killed_install(lock, self.repository.private_dir):
+        if os.path.lexists(lock) and not _is_lock_of_killed(lock, self.repository.private_dir):
             raise LockHeld(lock)
 
-    def require_latest(self) -> None:
+    def require_user_index_unchanged(self) -> None:
         """Raise `BusyError` if entries of the user's index changed since it was copied."""
         # Only this index has what was staged since. A refresh of stat data changes no entry.
         target = os.path.join(self.repository.git_dir, "index")
@@ -280,7 +279,7 @@ class PrivateIndex:
             new_status = os.stat(target)
         except FileNotFoundError:
             return
-        if self.is_rebuilt or (old is not None and mark_content(new_status) == mark_content(old)):
+        if self.is_rebuilt or (old is not None and content_stamp(new_status) == content_stamp(old)):
             return
         words = ("ls-files", "--stage", "-v", "-z")
         with PrivateIndex(self.repository) as later_index:
@@ -293,18 +292,18 @@ class PrivateIndex:
             hint = "look at git status, then run the command again"
             raise BusyError(f"another process has changed {target} meanwhile", hint=hint)
 
-    def install(self) -> None:
+    def replace_user_index(self) -> None:
         """Replace the user's index by this one, atomically and under git's lock."""
         target = os.path.join(self.repository.git_dir, "index")
         lock = f"{target}.lock"
         try:
             with open(self.path, "rb+") as file:
                 os.fsync(file.fileno())
-            if _is_of_killed_install(lock, self.repository.private_dir):
+            if _is_lock_of_killed(lock, self.repository.private_dir):
                 os.unlink(lock)
             os.link(self.path, lock)
             try:
-                self.require_latest()
+                self.require_user_index_unchanged()
                 os.replace(lock, target)
             except BaseException:
                 os.unlink(lock)
@@ -328,14 +327,14 @@ def _copy_index(source: BinaryIO, target: str) -> None:
 
 def _index_mark(repository: Repository) -> object:
     try:
-        return mark_content(os.stat(os.path.join(repository.git_dir, "index")))
+        return content_stamp(os.stat(os.path.join(repository.git_dir, "index")))
     except FileNotFoundError:
         return None
 
 
-def _has_links(repository: Repository) -> bool:
+def _supports_symlinks(repository: Repository) -> bool:
     # Tried out in the private directory, if it is on the file system of the worktree.
-    scratch = repository.scratch("symlink")
+    scratch = repository.scratch_path("symlink")
     try:
         if os.stat(repository.private_dir).st_dev != os.stat(repository.worktree or "").st_dev:
             return False
@@ -354,20 +353,20 @@ def _read_file_system_time(repository: Repository) -> int:
     return status.st_ctime_ns - (0 if is_same_fs else _GRAIN)
 
 
-def _is_of_killed_install(lock: str, directory: str) -> bool:
+def _is_lock_of_killed(lock: str, directory: str) -> bool:
     try:
         lock_status = os.stat(lock)
     except FileNotFoundError:
         return False
-    # `install` makes the lock a hard link to the private index, whose name has the process id.
+    # `replace_user_index` hard-links the lock to the private index, whose name has a process id.
     if lock_status.st_nlink == 1:
         return False
-    from gitckpt.git.leftovers import is_alive
+    from gitckpt.git.leftovers import is_process_alive
 
     for name in os.listdir(directory):
         path = os.path.join(directory, name)
         if name.startswith("index.") and os.path.samestat(os.stat(path), lock_status):
-            return not is_alive(int(name.split(".")[1]))
+            return not is_process_alive(int(name.split(".")[1]))
     return False
 
 
@@ -388,13 +387,12 @@ _ADD = (
 )
 
 
-def intent_oid(object_format: str) -> bytes:
+def intent_to_add_oid(object_format: str) -> bytes:
     # Of the empty blob.
     return object_id("blob", b"", object_format).encode("ascii")
 
 
-def find_intent_entries(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes]:
-    """Return the mode of each intent-to-add entry at one of `paths`."""
+def find_intent_to_add_entries(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes]:
     if not paths:
         return {}
     words = [os.fsdecode(path) for path in paths] if len(paths) <= _FEW else []
@@ -407,11 +405,10 @@ def find_intent_entries(index: PrivateIndex, paths: Collection[bytes]) -> dict[b
     }
 
 
-def forget_trees(index: PrivateIndex, paths: Collection[bytes]) -> None:
-    """Drop the index's cached trees above `paths`, so that git computes them again."""
+def drop_cached_trees(index: PrivateIndex, paths: Collection[bytes]) -> None:
     # `git reset --hard` takes such an entry for an empty file of the commit, and keeps it in trees.
     # The option changes nothing else: they are not assumed unchanged.
-    index.update("--no-assume-unchanged", paths)
+    index.update_paths("--no-assume-unchanged", paths)
 
 
 def add_intent(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, bytes]) -> None:
@@ -419,28 +416,28 @@ def add_intent(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[byt
     if not paths:
         return
     paths = sorted(set(paths))
-    oid = intent_oid(index.repository.object_format)
+    oid = intent_to_add_oid(index.repository.object_format)
     # Git checks the paths, which may have been fetched.
-    index.put(b"100644 %s 0\t%s" % (oid, path) for path in paths)
-    index.update("--force-remove", paths)
+    index.put_entries(b"100644 %s 0\t%s" % (oid, path) for path in paths)
+    index.update_paths("--force-remove", paths)
     # git makes such an entry only from a file, whose mode it takes. The file in the worktree may
     # have another mode by now, so placeholders are made in a scratch directory.
-    scratch = index.repository.scratch("intent")
+    scratch = index.repository.scratch_path("intent")
     try:
         try:
             for path in paths:
                 full_path = os.path.join(os.fsencode(scratch), path)
-                _make_placeholder(full_path, modes.get(path), index.repository.object_format)
+                _make_placeholder_file(full_path, modes.get(path), index.repository.object_format)
         except OSError as error:
             raise GitError(["add"], 1, f"{os.fsdecode(error.filename)}: {error.strerror}") from None
         words = (f"--work-tree={scratch}", "-C", scratch, "--literal-pathspecs", *_ADD)
         options = ("-c", "core.fileMode=true", "-c", "core.symlinks=true")
         index.git(*options, *words, data=b"\0".join(paths))
     finally:
-        private_dirs.discard(scratch)
+        private_dirs.discard_directory(scratch)
 
 
-def _make_placeholder(path: bytes, mode: bytes | None, object_format: str) -> None:
+def _make_placeholder_file(path: bytes, mode: bytes | None, object_format: str) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if mode == LINK:
         os.symlink(b"nowhere", path)
@@ -449,7 +446,7 @@ def _make_placeholder(path: bytes, mode: bytes | None, object_format: str) -> No
             os.makedirs(os.path.join(path, b".git", name))
         settings = "[core]\n\trepositoryformatversion = 1\n"
         settings += f"[extensions]\n\tobjectFormat = {object_format}\n"
-        head_content = intent_oid(object_format) + b"\n"  # any oid will do
+        head_content = intent_to_add_oid(object_format) + b"\n"  # any oid will do
         for name, content in ((b"config", settings.encode("ascii")), (b"HEAD", head_content)):
             with open(os.path.join(path, b".git", name), "xb") as file:
                 file.write(content)
@@ -464,14 +461,13 @@ _SPARSE_SETTINGS = r"^(core\.sparsecheckout(cone)?|index\.sparse)$"
 _ALL = b"/*"
 
 
-def read_sparse(repository: Repository) -> bytes | None:
-    """Return a worktree's sparse-checkout settings as text; None if it is not sparse."""
+def read_sparse_checkout(repository: Repository) -> bytes | None:
     try:
         with open(os.path.join(repository.git_dir, "info", "sparse-checkout"), "rb") as file:
             patterns = file.read().splitlines()
     except FileNotFoundError:
         return None  # git then takes every file, whatever the configuration says
-    settings = config.read(repository, _SPARSE_SETTINGS)
+    settings = config.read_settings(repository, _SPARSE_SETTINGS)
     values = {name: config.is_true(listed_values[-1]) for name, listed_values in settings.items()}
     if not values.get("core.sparsecheckout"):
         return None
@@ -483,11 +479,10 @@ def read_sparse(repository: Repository) -> bytes | None:
     return " ".join(words).encode() + b"\n" + listed_patterns
 
 
-def restore_sparse(repository: Repository, settings: bytes | None) -> None:
-    """Apply `settings`, which `read_sparse` returned, to a worktree without files."""
+def restore_sparse_checkout(repository: Repository, settings: bytes | None) -> None:
     if settings is None:
         # git copies them from the worktree where the command ran.
-        if read_sparse(repository) is not None:
+        if read_sparse_checkout(repository) is not None:
             repository.git.run(*NO_HOOKS, "sparse-checkout", "disable")
         return
     options_line, _, patterns = settings.partition(b"\n")
@@ -502,7 +497,7 @@ def restore_sparse(repository: Repository, settings: bytes | None) -> None:
 RULES = b".gitignore"
 
 
-def list_rules(repository: Repository, tree: str) -> dict[bytes, str]:
+def list_gitignore_files(repository: Repository, tree: str) -> dict[bytes, str]:
     return {
         path: oid
         for path, mode, oid in list_leaves(repository, tree)
@@ -510,17 +505,16 @@ def list_rules(repository: Repository, tree: str) -> dict[bytes, str]:
     }
 
 
-def find_ignored(
+def find_ignored_paths(
     repository: Repository, rules: Mapping[bytes, str], paths: Sequence[bytes]
 ) -> set[bytes]:
-    """Return which of `paths` git ignores; `rules` has the oids of .gitignore files."""
     if not paths:
         return set()
-    scratch = repository.scratch("rules")
+    scratch = repository.scratch_path("rules")
     try:
         os.makedirs(scratch)
         for path, oid in rules.items():
-            blob = next(repository.cat_file.contents([oid]))
+            blob = next(repository.cat_file.read_contents([oid]))
             target = os.path.join(os.fsencode(scratch), path)
             os.makedirs(os.path.dirname(target), exist_ok=True)
             with open(target, "wb") as file:
@@ -530,4 +524,4 @@ def find_ignored(
         output = repository.git.run(*words, "-z", "--stdin", data=data, ok=(0, 1)).out
         return set(output.split(b"\0")) - {b""}
     finally:
-        private_dirs.discard(scratch)
+        private_dirs.discard_directory(scratch)

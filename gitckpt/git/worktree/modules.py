@@ -11,14 +11,14 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from gitckpt.git.catfile import CatFile
-from gitckpt.git.command import Git
+from gitckpt.git.catfile import CatFileProcess
+from gitckpt.git.command import GitRunner
 from gitckpt.git.files import regular
-from gitckpt.git.files.refs_stat import may_exist, read_loose
+from gitckpt.git.files.refs_stat import may_ref_exist, read_loose_ref
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.objects.diff import find_leaf, list_leaves
 from gitckpt.git.objects.encoding import GITLINK
-from gitckpt.git.process import LOCAL_ONLY, OFFLINE, environment, git_executable, run
+from gitckpt.git.process import LOCAL_ONLY, OFFLINE, git_environment, git_executable, run_program
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model.errors import WorktreeError
@@ -42,8 +42,7 @@ _FORBIDDEN_PARTS = (b"", b".", b"..", b".git")
 _REPOSITORY_DIRS = (b"objects", b"refs")
 
 
-def open_checkout(repository: Repository, path: bytes) -> Repository | None:
-    """Return the repository of the submodule checked out at `path`; None without one."""
+def open_submodule(repository: Repository, path: bytes) -> Repository | None:
     top = checkout_path(repository, path)
     if top is None:
         return None
@@ -63,14 +62,15 @@ def may_have_submodules(repository: Repository) -> bool:
     return has_modules or any(os.path.lexists(f"{top}/.gitmodules") for top in tops if top)
 
 
-def read_head(top: bytes) -> str | None:
+def read_submodule_head(top: bytes) -> str | None:
     words = ("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
-    result = run([git_executable(), "-C", os.fsdecode(top), *words], env=environment(OFFLINE))
+    result = run_program(
+        [git_executable(), "-C", os.fsdecode(top), *words], env=git_environment(OFFLINE)
+    )
     return result.text or None if result.code == 0 else None
 
 
 def find_git_dirs_inside(repository: Repository) -> list[bytes]:
-    """Return the repository's git directories in the worktree, except `.git`."""
     top = os.path.realpath(repository.worktree or os.curdir)
     git_dirs = {os.path.realpath(repository.git_dir), os.path.realpath(repository.common_dir)}
     module_dirs = {os.path.relpath(git_dir, top) for git_dir in git_dirs}
@@ -79,7 +79,6 @@ def find_git_dirs_inside(repository: Repository) -> list[bytes]:
 
 
 def find_bare_repositories(top: bytes, paths: Iterable[bytes]) -> list[bytes]:
-    """Return which parent directories of `paths` look like bare repositories."""
     paths = {os.path.dirname(path) for path in paths if os.path.basename(path) == b"HEAD"} - {b""}
     return sorted(path for path in paths if _has_repository_dirs(os.path.join(top, path)))
 
@@ -88,15 +87,18 @@ def is_below(path: bytes, directories: Collection[bytes]) -> bool:
     return any(path == directory or path.startswith(directory + b"/") for directory in directories)
 
 
-def has_modules(git_dir: str) -> bool:
+def has_modules_dir(git_dir: str) -> bool:
     # git deletes them with the worktree.
     return os.path.isdir(os.path.join(git_dir, "modules"))
 
 
-def list_repositories(repository: Repository, paths: Collection[bytes] = ()) -> list[Repository]:
+def list_submodule_repos(repository: Repository, paths: Collection[bytes] = ()) -> list[Repository]:
     """Return submodule repositories: all in `modules`, and each `.git` at `paths`."""
     git_dirs = [git_dir for modules in _module_dirs(repository) for git_dir in _git_dirs(modules)]
-    worktrees = [repository.worktree, *(path for _, path in administration.registered(repository))]
+    worktrees = [
+        repository.worktree,
+        *(path for _, path in administration.list_worktrees(repository)),
+    ]
     if repository.is_linked:
         worktrees.append(administration.main_worktree(repository))
     for worktree in dict.fromkeys(filter(None, worktrees)):
@@ -110,12 +112,12 @@ def list_repositories(repository: Repository, paths: Collection[bytes] = ()) -> 
 def _open_store(git_dir: str, object_format: str) -> Repository:
     # Without a worktree: git would die if `core.worktree` leads to a missing directory.
     store = Repository(git_dir, None, object_format)
-    store.git = Git(git_dir, git_dir)
-    store.cat_file = CatFile(store.git)
+    store.git = GitRunner(git_dir, git_dir)
+    store.cat_file = CatFileProcess(store.git)
     return store
 
 
-def clone(
+def clone_submodule(
     superproject: Repository,
     store: Repository,
     target: Repository,
@@ -148,7 +150,7 @@ def clone(
     return _open_store(final_path, store.object_format)
 
 
-def iterate_pairs(repository: Repository, git_dir: str) -> Iterator[Pair]:
+def iterate_submodule_pairs(repository: Repository, git_dir: str) -> Iterator[Pair]:
     """Yield the name and the repository of each submodule in `git_dir`.
 
     The third item is the repository of the same submodule in the main worktree, or None.
@@ -163,7 +165,6 @@ def iterate_pairs(repository: Repository, git_dir: str) -> Iterator[Pair]:
 
 
 def iterate_nested_pairs(submodule: Repository, copy: Repository) -> Iterator[Pair]:
-    """Yield each submodule nested in `submodule`, with its counterpart in `copy`."""
     return _pairs(submodule.git_dir, copy.git_dir, "", submodule.object_format)
 
 
@@ -177,7 +178,7 @@ def _pairs(git_dir: str, other_dir: str, name_prefix: str, object_format: str) -
         yield from _pairs(inner_git_dir, twin_git_dir, f"{name_prefix}{name}/", object_format)
 
 
-def is_copy(repository: Repository, candidate: Repository, commit: str) -> bool:
+def is_copy_of_submodule(repository: Repository, candidate: Repository, commit: str) -> bool:
     """Return whether `candidate` lies in a `modules` directory, or has `commit`."""
     module_dirs = tuple(os.path.realpath(modules) + os.sep for modules in _module_dirs(repository))
     is_in_modules = os.path.realpath(candidate.common_dir).startswith(module_dirs)
@@ -186,8 +187,7 @@ def is_copy(repository: Repository, candidate: Repository, commit: str) -> bool:
     )
 
 
-def fetch(to: Repository, source: Repository, refs: Sequence[str]) -> None:
-    """Copy refs between local repositories; overwrite a ref only by a fast-forward."""
+def fetch_refs(to: Repository, source: Repository, refs: Sequence[str]) -> None:
     if refs:
         data = "".join(f"{ref}:{ref}\n" for ref in refs).encode()
         words = (*_LOCALLY, *_FLUSHED, *_FETCH, "--stdin", source.git_dir)
@@ -207,8 +207,8 @@ def _copy_settings(store: Repository, copy: Repository) -> None:
         # The copy keeps the settings on its storage.
         if section == b"extensions" or key in _STORAGE_SETTINGS:
             continue
-        section_title = b'%s "%s"' % (section, _escape(name)) if name else section
-        quoted_value = b' = "%s"' % _escape(value).replace(b"\n", b"\\n") if is_set else b""
+        section_title = b'%s "%s"' % (section, _escape_value(name)) if name else section
+        quoted_value = b' = "%s"' % _escape_value(value).replace(b"\n", b"\\n") if is_set else b""
         text += b"[%s]\n\t%s%s\n" % (section_title, last_part, quoted_value)
     try:
         with open(file, "ab") as config:
@@ -217,16 +217,16 @@ def _copy_settings(store: Repository, copy: Repository) -> None:
         raise WorktreeError(f"cannot write {file}: {error.strerror}") from None
 
 
-def _escape(value: bytes) -> bytes:
+def _escape_value(value: bytes) -> bytes:
     return value.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
 
 
-def attach(store: Repository, top: str) -> Repository | None:
+def attach_worktree(store: Repository, top: str) -> Repository | None:
     """Make an empty directory the worktree of a submodule's repository, without files.
 
     Returns None if the directory is not empty, or the repository has another worktree.
     """
-    recorded_top = _recorded_worktree(store) or top
+    recorded_top = _read_recorded_worktree(store) or top
     has_moved = os.path.realpath(recorded_top) != os.path.realpath(top)
     has_other_worktree = has_moved and os.path.lexists(os.path.join(recorded_top, ".git"))
     if has_other_worktree or store.is_linked or os.path.basename(store.git_dir) == ".git":
@@ -242,14 +242,14 @@ def attach(store: Repository, top: str) -> Repository | None:
     return Repository(store.git_dir, top, store.object_format)
 
 
-def _recorded_worktree(store: Repository) -> str | None:
+def _read_recorded_worktree(store: Repository) -> str | None:
     words = ("config", "--file", f"{store.git_dir}/config", "core.worktree")
     value = os.fsdecode(store.git.run(*words, ok=(0, 1)).out.removesuffix(b"\n"))
     return os.path.normpath(os.path.join(store.git_dir, value)) if value else None
 
 
 def has_lost_worktree(store: Repository) -> bool:
-    recorded_top = _recorded_worktree(store)
+    recorded_top = _read_recorded_worktree(store)
     return recorded_top is not None and not os.path.lexists(os.path.join(recorded_top, ".git"))
 
 
@@ -265,9 +265,8 @@ def _write_dot_git(store: Repository, top: str) -> None:
     regular.write(os.path.join(top, ".git"), os.fsencode(f"gitdir: {target}\n"), scratch=scratch)
 
 
-def find_checkout(repository: Repository, store: Repository) -> bytes | None:
-    """Return the path where the worktree checks out the submodule `store`, or None."""
-    recorded_top = _recorded_worktree(store)
+def find_checkout_path(repository: Repository, store: Repository) -> bytes | None:
+    recorded_top = _read_recorded_worktree(store)
     if recorded_top is None or repository.worktree is None:
         return None
     worktree = os.path.realpath(repository.worktree)
@@ -278,7 +277,7 @@ def find_checkout(repository: Repository, store: Repository) -> bytes | None:
     return path if is_same else None
 
 
-def move(repository: Repository, store: Repository, path: bytes, top: str) -> Repository:
+def move_submodule(repository: Repository, store: Repository, path: bytes, top: str) -> Repository:
     worktree = repository.worktree or ""
     old_path = os.path.join(worktree, os.fsdecode(path))
     try:
@@ -297,7 +296,7 @@ def move(repository: Repository, store: Repository, path: bytes, top: str) -> Re
 def _reconnect(store: Repository, old_top: str, top: str) -> None:
     for git_dir in _git_dirs(os.path.join(store.git_dir, "modules")):
         with contextlib.closing(_open_store(git_dir, store.object_format)) as inner_store:
-            subpath = os.path.relpath(_recorded_worktree(inner_store) or old_top, old_top)
+            subpath = os.path.relpath(_read_recorded_worktree(inner_store) or old_top, old_top)
             if subpath != "." and not subpath.startswith(".."):
                 _reconnect(inner_store, os.path.join(old_top, subpath), os.path.join(top, subpath))
     if os.path.isfile(os.path.join(top, ".git")):
@@ -312,10 +311,9 @@ def checkout_path(repository: Repository, path: bytes) -> str | None:
     return os.path.join(top, os.fsdecode(path))
 
 
-def find_with_ref(repository: Repository, path: bytes, ref: str) -> Repository | None:
-    """Return a repository of the submodule at `path` that has `ref`; None without one."""
+def find_submodule_with_ref(repository: Repository, path: bytes, ref: str) -> Repository | None:
     return _find_first_with(
-        [open_checkout(repository, path), *list_repositories(repository, [path])], ref
+        [open_submodule(repository, path), *list_submodule_repos(repository, [path])], ref
     )
 
 
@@ -327,8 +325,7 @@ def _find_first_with(candidates: Iterable[Repository | None], ref: str) -> Repos
     return None
 
 
-def find_nested(repository: Repository, ref: str) -> Repository | None:
-    """Find a repository that has `ref`, nested in this submodule in another worktree."""
+def find_nested_with_ref(repository: Repository, ref: str) -> Repository | None:
     # git clones a submodule again for each linked worktree, without the submodules nested in it.
     parts, object_format = repository.common_dir.split(os.sep), repository.object_format
     for start in (number for number, part in enumerate(parts) if part == "modules"):
@@ -345,17 +342,17 @@ def find_nested(repository: Repository, ref: str) -> Repository | None:
     return None
 
 
-def is_ref_stored(repository: Repository, path: bytes, ref: str) -> bool:
-    submodule = find_with_ref(repository, path, ref)
+def is_ref_in_submodule(repository: Repository, path: bytes, ref: str) -> bool:
+    submodule = find_submodule_with_ref(repository, path, ref)
     if submodule is not None:
         submodule.close()
     return submodule is not None
 
 
 def has_ref(repository: Repository, ref: str) -> bool:
-    if read_loose(repository, ref) is not None:
+    if read_loose_ref(repository, ref) is not None:
         return True
-    return may_exist(repository, ref) and repository.cat_file.info(ref) is not None
+    return may_ref_exist(repository, ref) and repository.cat_file.info(ref) is not None
 
 
 def is_valid_path(path: bytes) -> bool:
@@ -373,7 +370,7 @@ def list_submodules(repository: Repository, tree: str) -> list[tuple[bytes, str]
     return [(path, oid) for path, mode, oid in list_leaves(repository, tree) if mode == GITLINK]
 
 
-def unquote(text: str) -> bytes:
+def unquote_path(text: str) -> bytes:
     """Decode a path from a checkpoint's document; only non-UTF-8 paths are C-quoted."""
     data = os.fsencode(text)
     if len(data) > 1 and data[:1] == data[-1:] == b'"' and _OCTAL.search(data):

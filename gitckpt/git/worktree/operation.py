@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
     from gitckpt.git.repository import Repository
 
 
@@ -48,12 +48,12 @@ _BRANCH = b"refs/heads/"
 _DETACHED = b"detached HEAD\n"  # the content of `head-name` for a rebase that began on no branch
 
 
-def collect(repository: Repository) -> dict[str, bytes]:
+def collect_operation_files(repository: Repository) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     for name in FILES:
         path = os.path.join(repository.git_dir, name)
         if os.path.isfile(path):
-            files[name] = _read_content(path)
+            files[name] = _read_file(path)
     is_am = os.path.exists(os.path.join(repository.git_dir, *_AM))
     for name in PSEUDO_REFS:
         value = repository.read_pseudo_ref(name) if is_am or name != _TRACE else None
@@ -63,36 +63,36 @@ def collect(repository: Repository) -> dict[str, bytes]:
         for parent, _, names in os.walk(os.path.join(repository.git_dir, directory)):
             for name in names:
                 path = os.path.join(parent, name)
-                files[os.path.relpath(path, repository.git_dir)] = _read_content(path)
-    for ref, oid in _worktree_refs(repository).items():
+                files[os.path.relpath(path, repository.git_dir)] = _read_file(path)
+    for ref, oid in _list_worktree_refs(repository).items():
         files[ref] = oid.encode("ascii") + b"\n"
     return files
 
 
 def write_keep_commit(
-    repository: Repository, objects: Objects, files: Mapping[str, bytes], head: str
+    repository: Repository, objects: ObjectDatabase, files: Mapping[str, bytes], head: str
 ) -> str | None:
     """Write a commit that protects an operation's commits from gc; None if unneeded."""
     # Branches and reflogs that lead to these commits may be gone when the operation goes on.
-    tips = _find_tips(repository, _find_commits(repository, files), head)
+    tips = _find_tips(repository, _find_named_commits(repository, files), head)
     if not tips:
         return None
     from gitckpt.git.objects import encoding
 
-    commits = repository.cat_file.contents(tips)
-    dates = [encoding.parse_date(commit[2]) for commit in commits if commit is not None]
-    oid, items = encoding.encode_merge(tips, max(dates, default=0), repository.object_format)
+    commits = repository.cat_file.read_contents(tips)
+    dates = [encoding.parse_committer_date(commit[2]) for commit in commits if commit is not None]
+    oid, items = encoding.encode_merge_commit(tips, max(dates, default=0), repository.object_format)
     objects.write(items)
     return oid
 
 
-def bring_back(repository: Repository, files: Mapping[str, bytes]) -> None:
-    """Restore an operation from files that `collect` returned; ignore other files."""
-    require_objects(repository, files)
+def restore_operation(repository: Repository, files: Mapping[str, bytes]) -> None:
+    """Restore an operation from `files`; ignore other files than git's."""
+    require_ref_objects(repository, files)
     for name, oid in _select_refs(files).items():
         repository.git.run("update-ref", "--no-deref", name, oid)
     for name, content in files.items():
-        if name in FILES or (name.split("/")[0] in DIRECTORIES and "/" in name and _is_plain(name)):
+        if name in FILES or (name.split("/")[0] in DIRECTORIES and "/" in name and _is_safe(name)):
             path = os.path.join(repository.git_dir, name)
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb") as file:
@@ -100,7 +100,6 @@ def bring_back(repository: Repository, files: Mapping[str, bytes]) -> None:
 
 
 def find_rebased_branch(files: Mapping[str, bytes]) -> str | None:
-    """Return the short name of the branch that a rebase moves at its end, or None."""
     for directory in _REBASES:
         words = files.get(f"{directory}/head-name", b"").split()
         if len(words) == 1 and words[0].startswith(_BRANCH):
@@ -119,7 +118,6 @@ def is_branch_unmoved(repository: Repository, files: Mapping[str, bytes]) -> boo
 
 
 def would_move_branch(files: Mapping[str, bytes], branch: str | None, source: str | None) -> bool:
-    """Return whether an operation, such as a rebase on `source`, would move `branch`."""
     # To continue or abort it moves HEAD (sequencer.c, builtin/am.c).
     moves_head = any(name.split("/")[0] in DIRECTORIES for name in files)
     return moves_head and branch is not None and branch != source
@@ -127,10 +125,10 @@ def would_move_branch(files: Mapping[str, bytes], branch: str | None, source: st
 
 def moves_no_branch(repository: Repository, files: Mapping[str, bytes]) -> bool:
     # If the branch has moved, only where this very operation is in progress.
-    return is_branch_unmoved(repository, files) or collect(repository) == files
+    return is_branch_unmoved(repository, files) or collect_operation_files(repository) == files
 
 
-def detach(repository: Repository, files: Mapping[str, bytes]) -> dict[str, bytes]:
+def detach_operation(repository: Repository, files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the files of an operation, edited so that its end moves no branch."""
     # A rebase sets its branch and others (git-rebase(1), `--update-refs`), even if they moved.
     new_files = {name: data for name, data in files.items() if name != "rebase-merge/update-refs"}
@@ -150,13 +148,13 @@ def detach(repository: Repository, files: Mapping[str, bytes]) -> dict[str, byte
 
 
 def hint_on_branch(branch: str) -> str:
-    from gitckpt.model.arguments import shell_word
+    from gitckpt.model.arguments import shell_quoted
 
-    command = f"git branch --force {shell_word(branch)} HEAD"
+    command = f"git branch --force {shell_quoted(branch)} HEAD"
     return f"the rebase in progress moves no branch; to move {branch} to its result: {command}"
 
 
-def require_objects(repository: Repository, files: Mapping[str, bytes]) -> None:
+def require_ref_objects(repository: Repository, files: Mapping[str, bytes]) -> None:
     for name, oid in _select_refs(files).items():
         if repository.cat_file.info(oid) is None:
             message = f"the operation in progress needs {oid} as {name}, and the object is missing"
@@ -166,29 +164,29 @@ def require_objects(repository: Repository, files: Mapping[str, bytes]) -> None:
 def end_operation(repository: Repository) -> None:
     """Delete the state of the operation in progress; leave files and index unchanged."""
     for directory in DIRECTORIES:
-        private_dirs.discard(os.path.join(repository.git_dir, directory))
+        private_dirs.discard_directory(os.path.join(repository.git_dir, directory))
     for name in FILES:
         try:
             os.unlink(os.path.join(repository.git_dir, name))
         except FileNotFoundError:
             pass
-    refs = [*(name for name in PSEUDO_REFS if name != _TRACE), *_worktree_refs(repository)]
+    refs = [*(name for name in PSEUDO_REFS if name != _TRACE), *_list_worktree_refs(repository)]
     commands = "".join(f"delete {ref}\n" for ref in refs if repository.cat_file.info(ref))
     repository.git.run("update-ref", "--stdin", data=commands.encode("ascii"))
 
 
-def _worktree_refs(repository: Repository) -> dict[str, str]:
+def _list_worktree_refs(repository: Repository) -> dict[str, str]:
     words = ("for-each-ref", "--format=%(refname) %(objectname)", *REFS)
     ref_lines = repository.git.run(*words).out.decode("utf-8", "surrogateescape")
     return dict(line.split(" ") for line in ref_lines.splitlines())
 
 
 def _select_refs(files: Mapping[str, bytes]) -> dict[str, str]:
-    # Only refs that `collect` can return: the names may have been fetched.
+    # Only refs that `collect_operation_files` can return: the names may have been fetched.
     refs: dict[str, str] = {}
     for name, content in sorted(files.items()):
         parents = {name[:end] for end, character in enumerate(name) if character == "/"}
-        is_local = name.startswith(_BELOW_REFS) and _is_plain(name) and not parents & refs.keys()
+        is_local = name.startswith(_BELOW_REFS) and _is_safe(name) and not parents & refs.keys()
         is_ref = is_local or name in PSEUDO_REFS
         oid = content.decode("ascii", "replace").strip()
         if is_ref and ids.is_oid(oid):
@@ -196,7 +194,7 @@ def _select_refs(files: Mapping[str, bytes]) -> dict[str, str]:
     return refs
 
 
-def _is_plain(name: str) -> bool:
+def _is_safe(name: str) -> bool:
     return not {"", ".", ".."} & set(name.split("/"))
 
 
@@ -212,7 +210,7 @@ def _find_tips(repository: Repository, commits: set[str], head: str) -> list[str
     return sorted(commits & {line[0] for line in lines} - parents)
 
 
-def _find_commits(repository: Repository, files: Mapping[str, bytes]) -> set[str]:
+def _find_named_commits(repository: Repository, files: Mapping[str, bytes]) -> set[str]:
     # Todo lists abbreviate commits.
     oids: set[str] = set()
     for name, content in files.items():
@@ -225,7 +223,7 @@ def _find_commits(repository: Repository, files: Mapping[str, bytes]) -> set[str
     return {commit[0] for commit in commits if commit is not None}
 
 
-def _read_content(path: str) -> bytes:
+def _read_file(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()
 
@@ -240,66 +238,62 @@ _LARGEST_MAP = 256 << 20  # bytes: three million commits of 82 bytes each
 _LINES = 64 << 10  # bytes: a reflog line is much shorter
 
 
-def read_amended(repository: Repository) -> list[tuple[str, str]]:
+def read_amended_commits(repository: Repository) -> list[tuple[str, str]]:
     head = repository.cat_file.info("HEAD")
-    old, new = (*_newest_of_reflog(repository).split()[:2], b"", b"")[:2]
-    return _parse_pairs([b"%s %s" % (old, new)]) if head and new == head[0].encode("ascii") else []
+    old, new = (*_newest_reflog_line(repository).split()[:2], b"", b"")[:2]
+    return _oid_pairs([b"%s %s" % (old, new)]) if head and new == head[0].encode("ascii") else []
 
 
-def read_rebased(repository: Repository) -> list[tuple[str, str]]:
-    """Return the commits of a rebase that is just ending, each with its replacement."""
-    return [*_rewritten_commits(repository, _MERGED), *read_applied_patches(repository)]
+def read_rebased_commits(repository: Repository) -> list[tuple[str, str]]:
+    return [*_read_rewritten(repository, _MERGED), *read_applied_patches(repository)]
 
 
 def read_applied_patches(repository: Repository) -> list[tuple[str, str]]:
-    return _rewritten_commits(repository, _APPLIED)
+    return _read_rewritten(repository, _APPLIED)
 
 
 def has_rebase_moved_head(repository: Repository) -> bool:
-    """Return whether a rebase that is just ending moved HEAD; True if that is unknown."""
     head = repository.cat_file.info("HEAD")
-    starts = [_read_end(os.path.join(repository.git_dir, name), _LINES).strip() for name in _STARTS]
+    starts = [_tail_of(os.path.join(repository.git_dir, name), _LINES).strip() for name in _STARTS]
     return head is None or head[0].encode("ascii") not in starts
 
 
 def read_apply_rebase_branch(repository: Repository) -> str:
-    """Return the ref of the branch in `git rebase --apply`; "" if git saved no ref."""
-    data = _read_end(os.path.join(repository.git_dir, "rebase-apply/head-name"), _LINES)
+    data = _tail_of(os.path.join(repository.git_dir, "rebase-apply/head-name"), _LINES)
     return data.strip().decode("utf-8", "replace")  # decoded as HEAD is
 
 
 def read_filter_repo_map(repository: Repository) -> dict[str, str]:
-    """Map each commit that git filter-repo rewrote to its new commit, "" if dropped."""
     path = os.path.join(repository.common_dir, "filter-repo", "commit-map")
     try:
-        pairs = _parse_pairs(regular.content(path, _LARGEST_MAP, follow=False).splitlines())
+        pairs = _oid_pairs(regular.read_content(path, _LARGEST_MAP, follow=False).splitlines())
     except OSError:
         return {}
     return {old: new if new.strip("0") else "" for old, new in pairs if old != new}
 
 
-def is_last_patch(repository: Repository) -> bool:
+def is_at_last_patch(repository: Repository) -> bool:
     directory = f"{repository.git_dir}/rebase-apply"
-    return int(_read_content(f"{directory}/next")) >= int(_read_content(f"{directory}/last"))
+    return int(_read_file(f"{directory}/next")) >= int(_read_file(f"{directory}/last"))
 
 
-def _rewritten_commits(repository: Repository, name: str) -> list[tuple[str, str]]:
-    return _parse_pairs(_read_end(os.path.join(repository.git_dir, name), _LARGEST).splitlines())
+def _read_rewritten(repository: Repository, name: str) -> list[tuple[str, str]]:
+    return _oid_pairs(_tail_of(os.path.join(repository.git_dir, name), _LARGEST).splitlines())
 
 
-def _parse_pairs(lines: list[bytes]) -> list[tuple[str, str]]:
+def _oid_pairs(lines: list[bytes]) -> list[tuple[str, str]]:
     fields = (line.decode("ascii", "replace").split() for line in lines)
     return [(pair[0], pair[1]) for pair in fields if len(pair) == 2 and all(map(ids.is_oid, pair))]
 
 
-def _newest_of_reflog(repository: Repository) -> bytes:
+def _newest_reflog_line(repository: Repository) -> bytes:
     if repository.has_reftable:
         return repository.git.run("rev-parse", "--quiet", "HEAD@{1}", "HEAD", ok=(0, 1, 128)).out
-    data = _read_end(os.path.join(repository.git_dir, "logs", "HEAD"), _LINES)
+    data = _tail_of(os.path.join(repository.git_dir, "logs", "HEAD"), _LINES)
     return data.rstrip(b"\n").rpartition(b"\n")[2]
 
 
-def _read_end(path: str, size: int) -> bytes:
+def _tail_of(path: str, size: int) -> bytes:
     try:
         return regular.read_tail(path, size)
     except OSError:

@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 
 from gitckpt.git import config, leftovers
-from gitckpt.git.command import require_git
+from gitckpt.git.command import require_git_version
 from gitckpt.git.repository import Repository
 from gitckpt.model import times
-from gitckpt.model.arguments import closest, join_first, shell_word
+from gitckpt.model.arguments import closest_word, join_first, shell_quoted
 from gitckpt.model.checkpoint import HOOK_TRIGGERS
 from gitckpt.model.errors import Finding
 from gitckpt.model.values import dataclass
@@ -42,16 +42,17 @@ class Diagnosis:
 
 
 def diagnose(store: Checkpoints) -> Diagnosis:
-    version = require_git()
-    return Diagnosis(list_facts(store, version), examine(store, version))
+    version = require_git_version()
+    return Diagnosis(list_facts(store, version), list_findings(store, version))
 
 
 def list_facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int | None]:
     repository = store.repository
-    refs = [ref for ref, _ in store.refs.iterate(ref_names.CHECKPOINTS)]
+    refs = [ref for ref, _ in store.refs.iterate_refs(ref_names.CHECKPOINTS)]
     own_refs = [ref for ref in refs if not ref_names.is_foreign(ref)]
     are_loose = [os.path.isfile(os.path.join(repository.common_dir, ref)) for ref in own_refs]
-    paths, last = sweep.find_leftover_files(repository), maintenance.read_last(repository)
+    paths = sweep.find_leftover_files(repository)
+    last = maintenance.read_last_maintenance(repository)
     return {
         "git": ".".join(map(str, version)),
         "repository": repository.common_dir,
@@ -68,19 +69,21 @@ def list_facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | 
     }
 
 
-def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
+def list_findings(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
     repository = store.repository
     refs: set[str] = set()
-    _, complaint = inventory.list_refs(repository, lambda _oid, ref, _target: refs.add(ref))
+    _, complaint = inventory.list_gitckpt_refs(repository, lambda _oid, ref, _target: refs.add(ref))
     flaws = [
         *inventory.find_broken_refs(repository, complaint),
         *inventory.find_blocking_refs(repository, refs),
-        *objects.find_replaced(repository, store.index.oids(), LocalCheckpoints.read(repository)),
-        *objects.find_lost_targets(repository),
+        *objects.find_replaced_checkpoints(
+            repository, store.index.oids_by_id(), LocalCheckpoints.read(repository)
+        ),
+        *objects.find_refs_to_lost_objects(repository),
     ]
     return [
-        *installation.inspect(repository, version=version),
-        *setup.inspect(repository),
+        *installation.inspect_hooks(repository, version=version),
+        *setup.inspect_remotes(repository),
         *_inspect_settings(repository),
         *_find_unknown_settings(repository),
         *_find_tracked_settings(repository),
@@ -88,20 +91,20 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
         *_inspect_maintenance(repository),
         *_inspect_checkpoints(store),
         *worktrees.find_headless(repository),
-        *map(_describe_invalid, store.problems()),
+        *map(_describe_invalid_ref, store.list_problems()),
         *(flaw.finding for flaw in flaws),
     ]
 
 
-def _describe_invalid(problem: Problem) -> Finding:
+def _describe_invalid_ref(problem: Problem) -> Finding:
     sentence = problem.sentence.removeprefix(f"{problem.ref}: ")
     is_newer = "a newer gitckpt" in sentence
-    cure = "pip install -U gitckpt" if is_newer else inventory.cure_of_invalid(problem.ref)
+    cure = "pip install -U gitckpt" if is_newer else inventory.cure_of_invalid_ref(problem.ref)
     return Finding("invalid-checkpoint", problem.ref, sentence, cure)
 
 
 def _inspect_settings(repository: Repository) -> Iterator[Finding]:
-    user_settings, file_name = settings.read(repository), settings.FILE
+    user_settings, file_name = settings.read_settings(repository), settings.FILE
     error = user_settings.error
     if isinstance(error, ConfigError):
         for mistake in error.mistakes:
@@ -118,14 +121,14 @@ def _inspect_settings(repository: Repository) -> Iterator[Finding]:
 
 def _find_unknown_settings(repository: Repository) -> Iterator[Finding]:
     names = (*settings.NAMES, *installation.SETTINGS)
-    for name, file in settings.setting_files(repository).items():
+    for name, file in settings.list_setting_files(repository).items():
         if name in names:
             continue
         sentence, cure = "is unknown to this gitckpt", "see GIT_CONFIG_COUNT and git -c"
         if file:
             sentence += f"; set in {file}"
-            cure = f"git config --file {shell_word(file)} --unset-all {shell_word(name)}"
-        if similar := closest(name, names):
+            cure = f"git config --file {shell_quoted(file)} --unset-all {shell_quoted(name)}"
+        if similar := closest_word(name, names):
             cure = f"did you mean {similar}? To remove {name}: {cure}"
         yield Finding("settings-unknown", name, sentence, cure)
 
@@ -133,13 +136,13 @@ def _find_unknown_settings(repository: Repository) -> Iterator[Finding]:
 def _find_tracked_settings(repository: Repository) -> Iterator[Finding]:
     explanation = "is tracked, so any branch can change it; gitckpt ignores these settings in it: "
     for path, names in config.settings_in_tracked_files(repository).items():
-        cure = f"git config {shell_word(names[0])} VALUE"
+        cure = f"git config {shell_quoted(names[0])} VALUE"
         yield Finding("settings-tracked", path, explanation + join_first(names), cure)
 
 
 def _inspect_maintenance(repository: Repository) -> Iterator[Finding]:
-    last_run = maintenance.read_last(repository)
-    if maintenance.has_failed(last_run):
+    last_run = maintenance.read_last_maintenance(repository)
+    if maintenance.has_maintenance_failed(last_run):
         path = os.path.join(repository.private_dir, error_log.FILE)
         sentence = f"the last maintenance {last_run.outcome}"
         yield Finding("maintenance-failed", path, sentence, "git ckpt expire")
@@ -149,7 +152,7 @@ def _inspect_checkpoints(store: Checkpoints) -> Iterator[Finding]:
     entries = store.list(Query())
     if len(entries) >= _MANY:
         yield _report_cost(entries)
-    if outdated := store.rewritten():
+    if outdated := store.list_rewritten():
         commits = dict.fromkeys(entry.git_sha[:10] for entry in outdated)
         sentence = f"{len(outdated)} checkpoints of commits that git filter-repo has rewritten "
         sentence += f"may hold data that was to be purged: {join_first([*commits])}"
@@ -174,16 +177,16 @@ def _report_cost(entries: Sequence[CheckpointInfo]) -> Finding:
 
 def _find_stale_locks(store: Checkpoints) -> Iterator[Finding]:
     repository = store.repository
-    paths = list(heads.list_locks(repository))
-    for path in leftovers.lock_files(repository):
+    paths = list(heads.list_ref_locks(repository))
+    for path in leftovers.list_lock_files(repository):
         ref = os.path.relpath(path, repository.common_dir).removesuffix(".lock")
         # Skip locks of other tools' refs in the same namespaces.
-        if not heads.is_own_lock(repository, path) and not ref_names.is_foreign(ref):
+        if not heads.is_ref_lock(repository, path) and not ref_names.is_foreign(ref):
             paths.append(path)
     stale_paths = leftovers.find_stale_locks(repository, paths)
     now_seconds = store.clock() // times.MICRO
     for path in paths:
-        file_mark = leftovers.read_mark(path)
+        file_mark = leftovers.read_fingerprint(path)
         age_seconds = max(now_seconds - int(file_mark.changed), 0) if file_mark is not None else 0
         if path not in stale_paths and age_seconds <= _STALE_AFTER:
             continue
@@ -191,8 +194,8 @@ def _find_stale_locks(store: Checkpoints) -> Iterator[Finding]:
         if path not in stale_paths:
             sentence += "and a crash most likely left it behind"
         else:
-            is_ours = heads.is_own_lock(repository, path)
+            is_ours = heads.is_ref_lock(repository, path)
             sentence += "and no running git process created it"
             sentence += "; the next command that needs the ref removes the lock" if is_ours else ""
-        cure = f"make sure that no git process runs in this repository, then: rm {shell_word(path)}"
-        yield Finding("stale-lock", path, sentence, cure)
+        cure = "make sure that no git process runs in this repository, then: rm "
+        yield Finding("stale-lock", path, sentence, cure + shell_quoted(path))

@@ -9,13 +9,13 @@ from functools import partial
 from typing import NamedTuple
 
 from gitckpt.git import graph
-from gitckpt.git.files.refs_stat import require_no_pipes
-from gitckpt.git.refs import Update
+from gitckpt.git.files.refs_stat import require_no_pipes_in_refs
+from gitckpt.git.refs import RefUpdate
 from gitckpt.git.repository import Repository
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.codec import decode
 from gitckpt.model.errors import Finding, InvalidCheckpoint, NewerCheckpoint
-from gitckpt.model.skip_invalid import read_safely
+from gitckpt.model.skip_invalid import read_or_raise_invalid
 from gitckpt.model.values import dataclass
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import ref_names
@@ -35,7 +35,7 @@ FETCH = "fetch it from a clone that has it: git fetch --no-tags --no-prune REMOT
 # A ref with one of these names prevents all refs below that name.
 _SPACES = (ref_names.TREES, ref_names.ORIGINALS, ref_names.RUNS, ref_names.LEASES, ref_names.KEYS)
 BARRING = (*ref_names.OWN, *(space.rstrip("/") for space in _SPACES))
-_SHARED = ("refs/keep", "refs/notes")  # other tools use these, too: `list_refs` skips them
+_SHARED = ("refs/keep", "refs/notes")  # other tools use these, too: `list_gitckpt_refs` skips them
 
 _BROKEN = "ignoring broken ref "
 
@@ -57,12 +57,12 @@ class Row(NamedTuple):
         return ref_names.CHECKPOINTS + self.entry.id
 
     @property
-    def unchanged(self) -> Update:
-        return Update(self.ref, self.entry.oid, self.entry.oid)
+    def unchanged(self) -> RefUpdate:
+        return RefUpdate(self.ref, self.entry.oid, self.entry.oid)
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class NoteLineChange:
     commit: str
     old: str | None  # the line in the commit's note; None to add one
     new: str | None  # the right line; None to remove `old`
@@ -73,8 +73,8 @@ class Flaw:
     """A finding of `verify`, and its repair; without a repair, the fields are empty."""
 
     finding: Finding
-    updates: tuple[Update, ...] = ()  # in one transaction
-    link: Link | None = None
+    updates: tuple[RefUpdate, ...] = ()  # in one transaction
+    link: NoteLineChange | None = None
     in_index: bool = False  # whether to rebuild gitckpt's index
     is_leftover: bool = False  # delete the ref only while no process records: it may need the ref
     scaffold: str = ""  # directory of an interrupted `git worktree add`, to delete
@@ -90,7 +90,7 @@ class Flaw:
 
 
 def repairable(
-    code: str, name: str, sentence: str, *updates: Update, is_leftover: bool = False
+    code: str, name: str, sentence: str, *updates: RefUpdate, is_leftover: bool = False
 ) -> Flaw:
     return Flaw(Finding(code, name, sentence, REPAIR), updates, is_leftover=is_leftover)
 
@@ -99,7 +99,7 @@ def lasting(code: str, name: str, sentence: str, cure: str | None) -> Flaw:
     return Flaw(Finding(code, name, sentence, cure))
 
 
-class Evidence:
+class AuditData:
     def __init__(self) -> None:
         self.oids: dict[str, str] = {}  # by id, sorted: each ref of a checkpoint, valid or not
         self.rows: dict[str, Row] = {}  # the valid checkpoints, in the same order
@@ -114,31 +114,28 @@ class Evidence:
         self.listed: set[str] = set()  # ids of valid checkpoints in notes (by `audit_links`)
         self.strays: set[str] = set()  # ids in notes without valid checkpoint (by `audit_links`)
 
-    def kind(self, space: str, oid: str) -> str | None:
-        """Return the type of an object that a ref in `space` needs; None if missing."""
+    def object_type(self, space: str, oid: str) -> str | None:
         return self.odd.get(oid, KINDS[space])
 
-    def is_sound(self, space: str, oid: str) -> bool:
-        return self.kind(space, oid) == KINDS[space]
+    def is_object_sound(self, space: str, oid: str) -> bool:
+        return self.object_type(space, oid) == KINDS[space]
 
-    def below(self, space: str) -> list[tuple[str, str, str]]:
-        """Return the refs below `space`: the last part of the name, full name and oid."""
+    def list_refs_below(self, space: str) -> list[tuple[str, str, str]]:
         refs = [(ref, oid) for ref, oid in self.refs.items() if ref.startswith(space)]
         return [(ref.removeprefix(space), ref, oid) for ref, oid in refs]
 
-    def all_runs(self) -> set[str]:
-        return {*self.runs, *(run for run, _, _ in self.below(ref_names.RUNS))}
+    def list_all_runs(self) -> set[str]:
+        return {*self.runs, *(run for run, _, _ in self.list_refs_below(ref_names.RUNS))}
 
     def rows_by_time(self) -> list[Row]:
         return sorted(self.rows.values(), key=lambda row: row.entry.time)
 
-    def linked_commits(self) -> list[str]:
-        """Return the oids of linked commits, newest first, which is fast in packs."""
+    def list_linked_commits(self) -> list[str]:
         linked_oids = dict.fromkeys(row.entry.git_sha for row in reversed(self.rows_by_time()))
-        return [oid for oid in linked_oids if oid and self.is_sound(ref_names.KEEP, oid)]
+        return [oid for oid in linked_oids if oid and self.is_object_sound(ref_names.KEEP, oid)]
 
 
-def list_refs(
+def list_gitckpt_refs(
     repository: Repository, take: Callable[[str, str, str], object] = lambda *_: None
 ) -> tuple[bytes, str]:
     """Call `take` with oid, name and symbolic target of each of gitckpt's refs.
@@ -152,15 +149,15 @@ def list_refs(
             ref_hash.update(line + b"\n")
             take(*line.decode("utf-8", "surrogateescape").split(" "))
 
-    require_no_pipes(repository)  # git would block on them
+    require_no_pipes_in_refs(repository)  # git would block on them
     names = (*ref_names.OWN, ref_names.NOTES)
     format_option = "--format=%(objectname) %(refname) %(symref)"
     result = repository.git.stream_lines("for-each-ref", format_option, *names, handle=read_lines)
-    return ref_hash.digest(), result.complaint
+    return ref_hash.digest(), result.error_text
 
 
-def gather_evidence(store: Checkpoints) -> Evidence:
-    evidence = Evidence()  # filled by three git processes for any number of refs
+def gather_evidence(store: Checkpoints) -> AuditData:
+    evidence = AuditData()  # filled by three git processes for any number of refs
 
     def store_ref(oid: str, ref: str, target: str) -> None:
         if not ref.startswith(ref_names.CHECKPOINTS):
@@ -172,28 +169,29 @@ def gather_evidence(store: Checkpoints) -> Evidence:
         if target:
             evidence.symbolic[ref] = target
 
-    evidence.digest, git_errors = list_refs(store.repository, store_ref)
-    evidence.flaws += find_broken_refs(store.repository, git_errors)
-    evidence.flaws += find_blocking_refs(store.repository, evidence.refs)
+    repository, find_odd = store.repository, graph.find_objects_of_other_kinds
+    evidence.digest, git_errors = list_gitckpt_refs(repository, store_ref)
+    evidence.flaws += find_broken_refs(repository, git_errors)
+    evidence.flaws += find_blocking_refs(repository, evidence.refs)
     _read_documents(store, evidence)
     # Find referenced objects that are missing or of a wrong type, without fetching any.
-    linked_commits = evidence.linked_commits()
+    linked_commits = evidence.list_linked_commits()
     for namespace in ref_names.OBJECTS:
         oids = {row.holds[namespace] for row in evidence.rich if namespace in row.holds}
-        evidence.odd |= graph.find_other_kinds(store.repository, sorted(oids), KINDS[namespace])
-    evidence.odd |= graph.find_other_kinds(store.repository, linked_commits, KINDS[ref_names.KEEP])
+        evidence.odd |= find_odd(repository, sorted(oids), KINDS[namespace])
+    evidence.odd |= find_odd(repository, linked_commits, KINDS[ref_names.KEEP])
     return evidence
 
 
-def _read_documents(store: Checkpoints, evidence: Evidence) -> None:
+def _read_documents(store: Checkpoints, evidence: AuditData) -> None:
     contents = ref_names.read_documents(store.repository, store.objects, [*evidence.oids.values()])
     for (checkpoint_id, oid), content in zip(evidence.oids.items(), contents, strict=True):
         ref = ref_names.CHECKPOINTS + checkpoint_id
         try:
-            row = read_safely(ref, partial(_make_row, ref, oid, content))
+            row = read_or_raise_invalid(ref, partial(_make_checkpoint_row, ref, oid, content))
         except InvalidCheckpoint as error:
             evidence.invalid[checkpoint_id] = oid
-            evidence.flaws.append(_describe_invalid(error, is_missing=content is None))
+            evidence.flaws.append(_describe_invalid_document(error, is_missing=content is None))
             continue
         evidence.rows[checkpoint_id] = row
         if row.entry.run is not None or row.references or row.entry.submodules or row.holds:
@@ -206,10 +204,9 @@ def _read_documents(store: Checkpoints, evidence: Evidence) -> None:
         chain.sort(key=lambda row: row.entry.sequence or 0)
 
 
-def _make_row(ref: str, oid: str, content: tuple[str, bytes] | None) -> Row:
-    checkpoint = decode(
-        ref_names.require_document(content, ref, oid, lack="missing or damaged"), ref
-    )
+def _make_checkpoint_row(ref: str, oid: str, content: tuple[str, bytes] | None) -> Row:
+    document = ref_names.require_document(content, ref, oid, lack="missing or damaged")
+    checkpoint = decode(document, ref)
     worktree, imported = checkpoint.worktree, checkpoint.imported
     needed_oids = {
         ref_names.TREES: checkpoint.tree,
@@ -221,27 +218,27 @@ def _make_row(ref: str, oid: str, content: tuple[str, bytes] | None) -> Row:
     return Row(entry, checkpoint.parent, held_oids, list_references(checkpoint))
 
 
-def _describe_invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:
-    ref = shell_word(error.ref)
+def _describe_invalid_document(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:
+    ref = shell_quoted(error.ref)
     sentence = problem_of(error)
     if isinstance(error, NewerCheckpoint):
         return lasting("checkpoint-newer", error.ref, f"cannot be checked: {sentence}", error.hint)
     if is_missing:
-        name = shell_word(error.ref.removeprefix(ref_names.CHECKPOINTS))
+        name = shell_quoted(error.ref.removeprefix(ref_names.CHECKPOINTS))
         cure = f"{FETCH} +{ref}:{ref}; or give the checkpoint up: git ckpt remove {name}"
         return lasting("checkpoint-unreadable", error.ref, sentence, cure)
     is_misnamed = error.field == "id" and error.problem.endswith("is not the ref's name")
     code = "checkpoint-misnamed" if is_misnamed else "checkpoint-invalid"
-    return lasting(code, error.ref, sentence, cure_of_invalid(error.ref))
+    return lasting(code, error.ref, sentence, cure_of_invalid_ref(error.ref))
 
 
 def problem_of(error: InvalidCheckpoint) -> str:
     return error.message.removeprefix(f"{error.ref}: ")
 
 
-def cure_of_invalid(ref: str) -> str:
-    name = shell_word(ref.removeprefix(ref_names.CHECKPOINTS))
-    inspect_hint = f"inspect the document: git cat-file -p {shell_word(ref)}"
+def cure_of_invalid_ref(ref: str) -> str:
+    name = shell_quoted(ref.removeprefix(ref_names.CHECKPOINTS))
+    inspect_hint = f"inspect the document: git cat-file -p {shell_quoted(ref)}"
     return f"{inspect_hint}; remove the checkpoint: git ckpt remove {name}"
 
 
@@ -250,7 +247,7 @@ def find_broken_refs(repository: Repository, complaint: str) -> Iterator[Flaw]:
     ref_lines = [line for line in complaint.split("\n") if _BROKEN in line]
     for ref in dict.fromkeys(line.partition(_BROKEN)[2] for line in ref_lines):
         if not ref_names.is_foreign(ref):
-            cure = f"rm {shell_word(os.path.join(repository.common_dir, ref))}"
+            cure = f"rm {shell_quoted(os.path.join(repository.common_dir, ref))}"
             yield lasting("broken-ref", ref, "git cannot read this ref", cure)
 
 

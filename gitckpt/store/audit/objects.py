@@ -13,14 +13,14 @@ from gitckpt.git import graph
 from gitckpt.git.contents import bounds
 from gitckpt.git.objects.encoding import DIRECTORY, MalformedTree, decode_tree
 from gitckpt.git.process import GitError
-from gitckpt.git.refs import Update
+from gitckpt.git.refs import RefUpdate
 from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration, operation
 from gitckpt.model import budget, ids
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import CkptError
 from gitckpt.store import submodules
-from gitckpt.store.audit.inventory import FETCH, KINDS, Evidence, Flaw, Row, lasting, repairable
+from gitckpt.store.audit.inventory import FETCH, KINDS, AuditData, Flaw, Row, lasting, repairable
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import commit_refs, ref_names
@@ -50,7 +50,7 @@ _PLAIN = frozenset((b"files", b"index", b"raw", b"run", b"auto-merge"))
 
 def audit_objects(
     store: Checkpoints,
-    evidence: Evidence,
+    evidence: AuditData,
     empty: Mapping[str, str],
     damaged: Collection[str],
     only: Collection[str] | None = None,
@@ -64,7 +64,7 @@ def audit_objects(
     # Sorted by time, similar trees are adjacent, which is fast.
     rows = evidence.rows_by_time() if only is None else [evidence.rows[id_] for id_ in sorted(only)]
     root_oids = list(dict.fromkeys(oid for row in rows for oid in _find_roots(row, evidence)))
-    lacking_objects = graph.find_lacking(
+    lacking_objects = graph.find_lacking_objects(
         store.repository, store.objects, root_oids, damaged_oids, with_history=only is None
     )
     if lacking_objects.complaint:
@@ -73,7 +73,7 @@ def audit_objects(
     if lacking_objects.samples or None in evidence.odd.values():
         rewritten_commits = operation.read_filter_repo_map(store.repository)
         for row in sorted(rows, key=lambda row: row.id):
-            missing = _list_missing(row, evidence)
+            missing = _list_missing_objects(row, evidence)
             samples = (lacking_objects.samples.get(root, ()) for root in _find_roots(row, evidence))
             oids = list(dict.fromkeys([*missing, *(oid for sample in samples for oid in sample)]))
             commit = row.entry.git_sha
@@ -84,22 +84,21 @@ def audit_objects(
             elif oids:
                 yield _describe_incomplete(row, oids, lacks_commit=commit in missing)
     for oid, path in sorted(empty.items()):
-        cure = f"remove the file: rm -f {shell_word(path)}; then {_REWRITE} {oid}"
+        cure = f"remove the file: rm -f {shell_quoted(path)}; then {_REWRITE} {oid}"
         yield lasting("object-empty", path, _EMPTY.format(oid), cure)
     for oid in sorted(damaged_oids - empty.keys()):
         cure = f"move the object's file away; then {_REWRITE} {oid}"
         yield lasting("object-damaged", oid, "the stored content does not match the oid", cure)
 
 
-def _list_missing(row: Row, evidence: Evidence) -> list[str]:
-    """List missing objects of a checkpoint, except the ones reported with their refs."""
-    missing_pairs = [pair for pair in row.holds.items() if evidence.kind(*pair) is None]
+def _list_missing_objects(row: Row, evidence: AuditData) -> list[str]:
+    missing_pairs = [pair for pair in row.holds.items() if evidence.object_type(*pair) is None]
     refs, keep = evidence.refs, ref_names.KEEP
     return [oid for space, oid in missing_pairs if space == keep or refs.get(space + row.id) == oid]
 
 
-def _find_roots(row: Row, evidence: Evidence) -> list[str]:
-    return [oid for namespace, oid in row.holds.items() if evidence.is_sound(namespace, oid)]
+def _find_roots(row: Row, evidence: AuditData) -> list[str]:
+    return [oid for namespace, oid in row.holds.items() if evidence.is_object_sound(namespace, oid)]
 
 
 def _describe_incomplete(row: Row, oids: list[str], *, lacks_commit: bool) -> Flaw:
@@ -114,39 +113,41 @@ def _describe_incomplete(row: Row, oids: list[str], *, lacks_commit: bool) -> Fl
     return lasting("objects-missing", row.ref, sentence, cure)
 
 
-def audit_snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
+def audit_snapshots(store: Checkpoints, evidence: AuditData) -> Iterator[Flaw]:
     namespace = ref_names.TREES
     trees = {row.id: row.holds[namespace] for row in evidence.rich if namespace in row.holds}
-    trees = {id_: tree for id_, tree in trees.items() if evidence.is_sound(namespace, tree)}
-    problem_of = dict(_find_problems(store, sorted(set(trees.values()))))
+    trees = {id_: tree for id_, tree in trees.items() if evidence.is_object_sound(namespace, tree)}
+    problem_of = dict(_find_snapshot_problems(store, sorted(set(trees.values()))))
     for id_, tree in trees.items():
         if tree in problem_of:
-            inspection = f"git ls-tree {shell_word(namespace + id_)}"
+            inspection = f"git ls-tree {shell_quoted(namespace + id_)}"
             cure = f"inspect the tree: {inspection}; remove the checkpoint: git ckpt remove {id_}"
             sentence = f"its files cannot be restored: {problem_of[tree]}"
             yield lasting("snapshot-invalid", ref_names.CHECKPOINTS + id_, sentence, cure)
 
 
-def _find_problems(store: Checkpoints, roots: list[str]) -> Iterator[tuple[str, str]]:
+def _find_snapshot_problems(store: Checkpoints, roots: list[str]) -> Iterator[tuple[str, str]]:
     repository = store.repository
-    has_all_objects = graph.find_promisor(repository) is None
+    has_all_objects = graph.find_promisor_remote(repository) is None
 
-    def list_present(trees: list[str]) -> list[str]:
+    def list_present_trees(trees: list[str]) -> list[str]:
         # In a partial clone, do not fetch missing trees.
-        wrong_types = {} if has_all_objects else graph.find_other_kinds(repository, trees, "tree")
+        wrong_types = (
+            {} if has_all_objects else graph.find_objects_of_other_kinds(repository, trees, "tree")
+        )
         return [tree for tree in trees if wrong_types.get(tree, "tree") is not None]
 
-    census = bounds.Census(repository, roots, list_present)
-    for tree, stored in zip(roots, repository.cat_file.contents(roots), strict=True):
+    census = bounds.TreeChecker(repository, roots, list_present_trees)
+    for tree, stored in zip(roots, repository.cat_file.read_contents(roots), strict=True):
         try:
             entries = decode_tree(stored[2], repository.object_format) if stored is not None else {}
             if stored is not None:
-                bounds.require_shape(entries, tree)
-            if flaw := census.find_flaw(tree):
+                bounds.require_snapshot_shape(entries, tree)
+            if flaw := census.find_tree_flaw(tree):
                 raise bounds.UnsoundSnapshot(flaw)
             trees = [oid for mode, oid in entries.values() if mode == DIRECTORY]
-            if any(census.is_beyond(oid, budget.SNAPSHOT) for oid in trees):
-                bounds.require_sound(repository, tree, "")  # checked-out files do not count
+            if any(census.exceeds_path_limits(oid, budget.SNAPSHOT) for oid in trees):
+                bounds.require_sound_snapshot(repository, tree, "")  # without checked-out files
             if has_all_objects and entries.keys() - _PLAIN:
                 manifest.read(repository, store.objects, tree, "")
         except (bounds.UnsoundSnapshot, MalformedTree) as error:
@@ -155,12 +156,11 @@ def _find_problems(store: Checkpoints, roots: list[str]) -> Iterator[tuple[str, 
             pass  # missing or damaged objects are separate findings
 
 
-def audit_refs(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
-    """Yield flaws of refs: wrong, missing, symbolic, or without a checkpoint."""
+def audit_refs(repository: Repository, evidence: AuditData) -> Iterator[Flaw]:
     for holder_row in evidence.rich:
         yield from _audit_object_refs(holder_row, evidence)
     for namespace in ref_names.OBJECTS:
-        for id_, ref, oid in evidence.below(namespace):
+        for id_, ref, oid in evidence.list_refs_below(namespace):
             row = evidence.rows.get(id_)
             sentence = ""
             if row is not None and namespace not in row.holds:
@@ -168,36 +168,38 @@ def audit_refs(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
             elif id_.rpartition("/")[2] not in evidence.oids:
                 sentence = "keeps an object for a checkpoint that does not exist"
             if sentence and not commit_refs.is_recently_written(repository, ref):
-                absence = [Update(ref_names.CHECKPOINTS + id_, "", "")] if ids.is_id(id_) else []
-                updates = [*(absence if row is None else ()), Update(ref, "", oid)]
+                updates = [RefUpdate(ref, "", oid)]
+                if row is None and ids.is_checkpoint_id(id_):
+                    updates.insert(0, RefUpdate(ref_names.CHECKPOINTS + id_, "", ""))
                 yield repairable("ref-leftover", ref, sentence, *updates, is_leftover=True)
     local_entries = LocalCheckpoints.read(repository)
     oids = {id_: evidence.oids[id_] for id_ in local_entries if id_ in evidence.oids}
-    yield from find_replaced(repository, oids, local_entries)
+    yield from find_replaced_checkpoints(repository, oids, local_entries)
     yield from _audit_symbolic_refs(evidence)
     yield from _audit_submodules(repository, evidence)
     yield from _audit_commit_refs(repository, evidence)
-    yield from find_lost_targets(repository)
+    yield from find_refs_to_lost_objects(repository)
 
 
-def find_replaced(
+def find_replaced_checkpoints(
     repository: Repository, oids: Mapping[str, str], local_entries: LocalCheckpoints
 ) -> Iterator[Flaw]:
-    for id_, original in sorted(local_entries.replaced(oids).items()):
+    for id_, original in sorted(local_entries.replaced_oids(oids).items()):
         ref = ref_names.CHECKPOINTS + id_
         sentence = f"points to {oids[id_]}; the document written in this clone is {original}"
         object_info = repository.cat_file.info(original)
         if object_info is not None and object_info[1] == "blob":
-            yield repairable("checkpoint-replaced", ref, sentence, Update(ref, original, oids[id_]))
+            update = RefUpdate(ref, original, oids[id_])
+            yield repairable("checkpoint-replaced", ref, sentence, update)
         else:
             cure = f"see the new document: git ckpt show {id_}; remove it: git ckpt remove {id_}"
             yield lasting("checkpoint-replaced", ref, f"{sentence}, which is gone", cure)
 
 
-def find_lost_targets(repository: Repository) -> Iterator[Flaw]:
-    """Yield flaws for the user's refs and HEADs whose object is missing or damaged."""
+def find_refs_to_lost_objects(repository: Repository) -> Iterator[Flaw]:
     tips = _list_tips(repository)
-    types = graph.find_other_kinds(repository, sorted({oid for oid, _ in tips.values()}), "commit")
+    tip_oids = sorted({oid for oid, _ in tips.values()})
+    types = graph.find_objects_of_other_kinds(repository, tip_oids, "commit")
     lost_tips = [tip for tip in tips.items() if types.get(tip[1][0], "") is None]
     tips_now = _list_tips(repository) if lost_tips else {}  # other processes may have moved refs
     for name, (oid, undo_command) in lost_tips:
@@ -221,54 +223,55 @@ def _list_tips(repository: Repository) -> dict[str, tuple[str, str]]:
     tips: dict[str, tuple[str, str]] = {}
     for line in output.out.decode("utf-8", "surrogateescape").split("\n")[:-1]:
         oid, _, ref = line.partition(" ")
-        undo_command = f"git update-ref {shell_word(ref)} {shell_word(ref + _BEFORE)}"
+        undo_command = f"git update-ref {shell_quoted(ref)} {shell_quoted(ref + _BEFORE)}"
         tips[ref] = oid, undo_command if ref.startswith(BRANCHES) else ""
     top_dir = administration.main_worktree(repository) or repository.common_dir
     worktree_heads = [("main-worktree/HEAD", repository.common_dir, top_dir)]
-    for git_dir, path in administration.registered(repository):
+    for git_dir, path in administration.list_worktrees(repository):
         if os.path.isdir(path):
             worktree_heads.append((f"worktrees/{os.path.basename(git_dir)}/HEAD", git_dir, path))
     for name, git_dir, path in worktree_heads:
         oid = administration.read_line(os.path.join(git_dir, "HEAD"))
         # HEAD is all zeros while git creates the worktree.
         if ids.is_oid(oid) and oid.strip("0"):
-            tips[name] = oid, f"git -C {shell_word(path)} update-ref --no-deref HEAD HEAD{_BEFORE}"
+            undo_command = f"git -C {shell_quoted(path)} update-ref --no-deref HEAD HEAD{_BEFORE}"
+            tips[name] = oid, undo_command
     return tips
 
 
-def _audit_symbolic_refs(evidence: Evidence) -> Iterator[Flaw]:
+def _audit_symbolic_refs(evidence: AuditData) -> Iterator[Flaw]:
     for ref, target in evidence.symbolic.items():
         sentence = f"is a symbolic ref, which moves and vanishes with {target}"
         if ref.startswith(ref_names.CHECKPOINTS):
             oid = evidence.oids[ref.removeprefix(ref_names.CHECKPOINTS)]
-            cure = f"git update-ref --no-deref {shell_word(ref)} {oid}"
+            cure = f"git update-ref --no-deref {shell_quoted(ref)} {oid}"
             yield lasting("ref-symbolic", ref, sentence, cure)
         elif not ref.startswith(ref_names.KEEP):
-            oid = evidence.refs[ref]
-            yield repairable("ref-symbolic", ref, sentence, Update(ref, oid, oid, is_symbolic=True))
+            update = RefUpdate(ref, evidence.refs[ref], evidence.refs[ref], is_symbolic=True)
+            yield repairable("ref-symbolic", ref, sentence, update)
 
 
-def _audit_submodules(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
+def _audit_submodules(repository: Repository, evidence: AuditData) -> Iterator[Flaw]:
     first_references: dict[str, tuple[str, bytes]] = {}
     for row in evidence.rich:
-        for checkpoint, path in submodules.named_by([row.entry]).items():
+        for checkpoint, path in submodules.map_ids_to_paths([row.entry]).items():
             first_references.setdefault(checkpoint, (row.ref, path))
     for checkpoint, (ref, path) in first_references.items():
         problem = submodules.describe_problem(repository, path, checkpoint)
         if problem is not None:
-            verifying = f"git -C {shell_word(os.fsdecode(path))} ckpt verify"
+            verifying = f"git -C {shell_quoted(os.fsdecode(path))} ckpt verify"
             cure = f"fetch it from a clone that has it; to list all that is missing: {verifying}"
             sentence = f"of the submodule {os.fsdecode(path)}: {problem}"
             yield lasting("submodule-missing", ref, sentence, cure)
 
 
-def _audit_object_refs(row: Row, evidence: Evidence) -> Iterator[Flaw]:
+def _audit_object_refs(row: Row, evidence: AuditData) -> Iterator[Flaw]:
     for space in ref_names.OBJECTS:
         oid = row.holds.get(space)
         if oid is None:
             continue
         ref, (code_prefix, meaning) = space + row.id, _MEANINGS[space]
-        actual_type, actual_oid = evidence.kind(space, oid), evidence.refs.get(ref)
+        actual_type, actual_oid = evidence.object_type(space, oid), evidence.refs.get(ref)
         code, sentence_start = f"{code_prefix}-ref-wrong", f"points to {actual_oid}, not to"
         if actual_oid is None:
             code, sentence_start = f"{code_prefix}-ref-missing", "no ref keeps"
@@ -277,39 +280,38 @@ def _audit_object_refs(row: Row, evidence: Evidence) -> Iterator[Flaw]:
             sentence = f"the checkpoint names {oid}, which is a {actual_type}, not a {KINDS[space]}"
             yield lasting(f"{code_prefix}-ref-wrong", ref, sentence, f"git ckpt remove {row.id}")
         elif actual_type is None and actual_oid != oid:
-            cure = f"{FETCH} {shell_word(f'+{ref}:{ref}')}"
+            cure = f"{FETCH} {shell_quoted(f'+{ref}:{ref}')}"
             yield lasting(code, ref, f"{sentence}; the object is missing", cure)
         elif actual_oid != oid:
-            yield repairable(code, ref, sentence, row.unchanged, Update(ref, oid, actual_oid or ""))
+            update = RefUpdate(ref, oid, actual_oid or "")
+            yield repairable(code, ref, sentence, row.unchanged, update)
 
 
-def _audit_commit_refs(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
+def _audit_commit_refs(repository: Repository, evidence: AuditData) -> Iterator[Flaw]:
     row_by_commit: dict[str, Row] = {}
     missing_commits: set[str] = set()
     for row in evidence.rows.values():
         commit = row.entry.git_sha
         row_by_commit.setdefault(commit, row)
-        actual_type = evidence.kind(ref_names.KEEP, commit)
+        actual_type = evidence.object_type(ref_names.KEEP, commit)
         if commit and actual_type is None:
             missing_commits.add(commit)
         elif commit and actual_type != "commit":
             sentence = f"the checkpoint names {commit}, which is a {actual_type}, not a commit"
             yield lasting("commit-ref-wrong", row.ref, sentence, f"git ckpt remove {row.id}")
-    keep_refs = evidence.below(ref_names.KEEP)
+    keep_refs = evidence.list_refs_below(ref_names.KEEP)
     kept = {oid for name, ref, oid in keep_refs if name == oid and ref not in evidence.symbolic}
-    linked_commits = evidence.linked_commits()
+    linked_commits = evidence.list_linked_commits()
     needed = kept.intersection(linked_commits)
     # If history is missing, which is a separate finding, treat every ref as useful.
     unkept, useful = set() if kept else set(linked_commits), kept
     with contextlib.suppress(GitError):
         if not kept & missing_commits:
-            unreached = graph.find_unreached_safely(repository.git, linked_commits, kept)
-            unkept, useful = (
-                unreached,
-                graph.find_descendants(repository.git, kept - needed, linked_commits),
-            )
+            unreached = graph.find_outside_safely(repository.git, linked_commits, kept)
+            useful = graph.find_descendants(repository.git, kept - needed, linked_commits)
+            unkept = unreached
     for commit in sorted(unkept):
-        yield _describe_unkept(row_by_commit[commit], evidence)
+        yield _describe_unkept_commit(row_by_commit[commit], evidence)
     if evidence.invalid:
         useful = kept  # unreadable checkpoints may need them
     for name, ref, actual_oid in keep_refs:
@@ -319,11 +321,11 @@ def _audit_commit_refs(repository: Repository, evidence: Evidence) -> Iterator[F
             sentence = "does not point to the commit that the ref is named after"
             if name in kept:
                 sentence = "keeps a commit that no checkpoint needs"
-            update = Update(ref, "", actual_oid)
+            update = RefUpdate(ref, "", actual_oid)
             yield repairable("ref-leftover", ref, sentence, update, is_leftover=True)
 
 
-def _describe_unkept(row: Row, evidence: Evidence) -> Flaw:
+def _describe_unkept_commit(row: Row, evidence: AuditData) -> Flaw:
     commit = row.entry.git_sha
     ref = ref_names.KEEP + commit
     actual_oid, target = evidence.refs.get(ref, ""), evidence.symbolic.get(ref)
@@ -332,5 +334,5 @@ def _describe_unkept(row: Row, evidence: Evidence) -> Flaw:
     if target is not None:
         beginning = f"is a symbolic ref: if {target} moves, no ref keeps"
     sentence = f"{beginning} {commit}, the linked commit of checkpoint {row.id}"
-    update = Update(ref, commit, actual_oid, is_symbolic=target is not None)
+    update = RefUpdate(ref, commit, actual_oid, is_symbolic=target is not None)
     return repairable(code, ref, sentence, row.unchanged, update)

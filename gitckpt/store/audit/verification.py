@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 
 from gitckpt.git import graph
-from gitckpt.git.notes import Notes
+from gitckpt.git.notes import GitNotes
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved
@@ -19,7 +19,7 @@ from gitckpt.model.errors import Finding, WorktreeError
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store import notes
 from gitckpt.store.audit import inventory, objects, runs, worktrees
-from gitckpt.store.audit.inventory import REPAIR, Evidence, Flaw, Link
+from gitckpt.store.audit.inventory import REPAIR, AuditData, Flaw, NoteLineChange
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import commit_refs, entry, index, ref_names
 from gitckpt.store.worktrees import ownership
@@ -47,7 +47,7 @@ class Report:
         return all(finding.repaired for finding in self.findings)
 
 
-def verify(
+def verify_repository(
     store: Checkpoints,
     *,
     repair: bool = False,
@@ -55,13 +55,9 @@ def verify(
     only: Collection[str] | None = None,
     progress: graph.Counted | None = None,
 ) -> Report:
-    """Check all that gitckpt stores in a repository; see `Store.verify` for arguments.
-
-    Other processes may write at the same time. A repair removes git's record of a worktree only if
-    no work is lost.
-    """
+    """Check all that gitckpt stores in a repository; see `Store.verify` for arguments."""
     bad_oids = graph.find_all_unreadable(store.repository, progress) if contents else set()
-    checked_counts, flaws = _inspect_until_settled(store, bad_oids, only)
+    checked_counts, flaws = _inspect_until_refs_settle(store, bad_oids, only)
     findings = {flaw.key: flaw.finding for flaw in flaws}
     tried_keys, failures = set[tuple[str, str, str]](), list[str]()
     # Replaced checkpoints first: foreign documents must not guide repairs.
@@ -73,7 +69,7 @@ def verify(
         failures += repair_flaws(store, due)
         tried_keys |= {flaw.key for flaw in due}
         bad_oids = graph.find_unreadable(store.repository, sorted(bad_oids))  # notes are rewritten
-        checked_counts, flaws = _inspect_until_settled(store, bad_oids, only)
+        checked_counts, flaws = _inspect_until_refs_settle(store, bad_oids, only)
         if not is_last:  # report no flaws that the replaced documents caused
             findings = {flaw.key: flaw.finding for flaw in due}
         for flaw in flaws:
@@ -87,24 +83,23 @@ def verify(
     return Report(checked_counts, reported_findings, failures)
 
 
-def _inspect_until_settled(
+def _inspect_until_refs_settle(
     store: Checkpoints, damaged: Collection[str], only: Collection[str] | None
 ) -> tuple[dict[str, int], list[Flaw]]:
-    """Inspect until refs stop changing; return counts, and the flaws seen each time."""
-    ref_hash, checked_counts, flaws = _inspect(store, damaged, only)
+    ref_hash, checked_counts, flaws = _inspect_repository(store, damaged, only)
     for _ in range(_INSPECTIONS - 1):
-        if not flaws or inventory.list_refs(store.repository)[0] == ref_hash:
+        if not flaws or inventory.list_gitckpt_refs(store.repository)[0] == ref_hash:
             break
         earlier_keys = {flaw.key for flaw in flaws}
-        ref_hash, checked_counts, flaws = _inspect(store, damaged, only)
+        ref_hash, checked_counts, flaws = _inspect_repository(store, damaged, only)
         flaws = [flaw for flaw in flaws if flaw.key in earlier_keys]
     return checked_counts, flaws
 
 
-def _inspect(
+def _inspect_repository(
     store: Checkpoints, damaged: Collection[str], only: Collection[str] | None
 ) -> tuple[bytes, dict[str, int], list[Flaw]]:
-    empty_files = graph.find_empty_files(store.repository)
+    empty_files = graph.find_empty_loose_objects(store.repository)
     evidence = inventory.gather_evidence(store)
     link_flaws, link_count = audit_links(store, evidence)
     worktree_flaws, worktree_count = worktrees.audit_worktrees(store, evidence)
@@ -127,9 +122,9 @@ def _inspect(
     checked_counts = {
         "checkpoints": len(evidence.oids),
         "refs": len(evidence.oids) + len(evidence.refs),
-        "runs": len(evidence.all_runs()),
+        "runs": len(evidence.list_all_runs()),
         "links": link_count,
-        "leases": len(evidence.below(ref_names.LEASES)),
+        "leases": len(evidence.list_refs_below(ref_names.LEASES)),
         "worktrees": worktree_count,
     }
     if only is not None and ids_to_check is not None:
@@ -140,7 +135,6 @@ def _inspect(
 
 
 def repair_flaws(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
-    """Repair flaws, except where refs have moved; return a message for each failure."""
     failures: list[str] = []
     with ref_names.write_lock(store.repository) as is_alone:
         is_kept = False
@@ -150,7 +144,7 @@ def repair_flaws(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
             due_flaws, waiting, failures = waiting, [], []
             for flaw in due_flaws:
                 try:
-                    store.refs.update(flaw.updates)
+                    store.refs.apply_updates(flaw.updates)
                 except RefMoved:
                     continue
                 except GitError as error:
@@ -160,13 +154,14 @@ def repair_flaws(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
                     is_kept |= any(update.ref.startswith(ref_names.KEEP) for update in flaw.updates)
         if is_kept:
             with contextlib.suppress(RefMoved, LockHeld):
-                commit_refs.update_refs(store.repository, store.refs.update, store.index.commits)
+                apply, list_commits = store.refs.apply_updates, store.index.list_commits
+                commit_refs.update_keep_refs(store.repository, apply, list_commits)
         _write_links(store, [flaw.link for flaw in flaws if flaw.link is not None])
     for flaw in flaws:
         if flaw.scaffold:
-            ownership.discard_abandoned(store.repository, flaw.scaffold)
+            ownership.discard_abandoned_dir(store.repository, flaw.scaffold)
         if flaw.worktree:
-            (git_dir, path), linked_commits = flaw.worktree, store.index.commits() or ()
+            (git_dir, path), linked_commits = flaw.worktree, store.index.list_commits() or ()
             if worktrees.can_forget(store.repository, git_dir, path, linked_commits):
                 try:
                     administration.remove_git_dir(store.repository, git_dir)
@@ -177,7 +172,7 @@ def repair_flaws(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
     return failures
 
 
-def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:
+def _write_links(store: Checkpoints, links: Sequence[NoteLineChange]) -> None:
     if not links:
         return
     repository = store.repository
@@ -187,38 +182,41 @@ def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:
         if link.new is not None:
             by_commit[link.commit].append(link.new)
         elif link.old is not None:
-            removed_ids.add(note.link_id(link.old))
+            removed_ids.add(note.leading_id(link.old))
 
-    def move_damaged_aside(items: Sequence[Item]) -> None:
+    def move_damaged_objects_aside(items: Sequence[Item]) -> None:
         oids = [object_id(kind, data, repository.object_format) for kind, data in items]
         # git does not rewrite an object whose file exists, even if the file is damaged.
         for oid in graph.find_unreadable(repository, oids):
-            graph.move_aside(repository, oid)
+            graph.move_object_aside(repository, oid)
 
     arguments = (repository, store.objects, store.refs, store.clock())
-    notes.write(*arguments, links=by_commit, removed_ids=removed_ids, prepared=move_damaged_aside)
+    notes.write_link_notes(
+        *arguments, links=by_commit, removed_ids=removed_ids, prepared=move_damaged_objects_aside
+    )
 
 
-def audit_links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
+def audit_links(store: Checkpoints, evidence: AuditData) -> tuple[list[Flaw], int]:
     """Return the flaws of the git notes, and the number of links to checkpoints.
 
     A checkpoint counts as linked if any note names it (git copies notes to rewritten commits), if
     its note line is queued, or if its commit's note has no room for it.
     """
-    queued_lines, removals = notes.pending(store.repository)  # before the notes: lines move there
+    repository = store.repository
+    queued_lines, removals = notes.list_pending_links(repository)  # first: lines move to the notes
     # After a kill, queued lines may name checkpoints that were never recorded.
-    queued_ids = {note.link_id(line) for lines in queued_lines.values() for line in lines}
+    queued_ids = {note.leading_id(line) for lines in queued_lines.values() for line in lines}
     queued_ids &= evidence.rows.keys()
     flaws: list[Flaw] = []
     full_notes: set[str] = set()
     link_count = 0
-    for commit, lines in Notes(store.repository, store.objects, ref_names.NOTES).read_all():
-        if lines and note.has_more(lines):
+    for commit, lines in GitNotes(repository, store.objects, ref_names.NOTES).read_all_notes():
+        if lines and note.note_omits_older(lines):
             full_notes.add(commit)
         for line in lines or ():
-            id_ = note.link_id(line)
+            id_ = note.leading_id(line)
             if id_ not in removals or id_ in evidence.rows:  # else the next write removes it
-                link_count += ids.is_id(id_)
+                link_count += ids.is_checkpoint_id(id_)
                 flaws += _audit_note_line(evidence, commit, line)
     flaws.sort(key=lambda flaw: flaw.link.commit if flaw.link is not None else "")
     for row in evidence.rows.values():
@@ -227,33 +225,34 @@ def audit_links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int
             continue
         if row.id in queued_ids or commit in full_notes:
             link_count += 1
-        elif evidence.is_sound(ref_names.KEEP, commit):
+        elif evidence.is_object_sound(ref_names.KEEP, commit):
             sentence = f"the note of commit {commit} does not list this checkpoint"
-            link = Link(commit, None, _make_note_line(row.entry))
+            link = NoteLineChange(commit, None, _make_note_line(row.entry))
             flaws.append(Flaw(Finding("note-missing", row.ref, sentence, REPAIR), link=link))
     return flaws, link_count
 
 
-def _audit_note_line(evidence: Evidence, commit: str, line: str) -> Iterator[Flaw]:
-    checkpoint_id = note.link_id(line)
+def _audit_note_line(evidence: AuditData, commit: str, line: str) -> Iterator[Flaw]:
+    checkpoint_id = note.leading_id(line)
     row = evidence.rows.get(checkpoint_id)
     correct_line = None if row is None else _make_note_line(row.entry)
     (evidence.strays if row is None else evidence.listed).add(checkpoint_id)
+    is_absent = row is None and checkpoint_id not in evidence.invalid
     if row is not None and line != correct_line:
         sentence = f"the note of {commit} and the document of {checkpoint_id} differ"
-    elif row is None and ids.is_id(checkpoint_id) and checkpoint_id not in evidence.invalid:
+    elif is_absent and ids.is_checkpoint_id(checkpoint_id):
         sentence = f"the note of {commit} lists {checkpoint_id}, which does not exist"
     else:
         return
     finding = Finding("note-stray", ref_names.NOTES, sentence, REPAIR)
-    yield Flaw(finding, link=Link(commit, line, correct_line))
+    yield Flaw(finding, link=NoteLineChange(commit, line, correct_line))
 
 
 def _make_note_line(info: entry.CheckpointInfo) -> str:
-    return note.format_link(info.id, info.label, info.timestamp)
+    return note.format_note_line(info.id, info.label, info.timestamp)
 
 
-def audit_index(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
+def audit_index(store: Checkpoints, evidence: AuditData) -> Iterator[Flaw]:
     indexed_fields = {info.id: _FIELDS(info) for info in store.index.select()}
     expected = {id_: _FIELDS(row.entry) for id_, row in evidence.rows.items()}
     # The index may list a document that is invalid here: indexing does not read the state.

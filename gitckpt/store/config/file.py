@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gitckpt.git.files import private_dirs, regular
 from gitckpt.model import budget, phase, table, times, toml
-from gitckpt.model.arguments import closest, normalize_name
+from gitckpt.model.arguments import closest_word, normalize_name
 from gitckpt.model.errors import UsageError, WorktreeError
 from gitckpt.model.values import dataclass
 
@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeVar
 
-    from gitckpt.store.config.lines import KeyPath, Locations
+    from gitckpt.store.config.lines import KeyLocations, KeyPath
 
     D = TypeVar("D")
     T = TypeVar("T")
@@ -36,19 +36,19 @@ class Mistake:
 class Mistakes:
     def __init__(self, text: str) -> None:
         self._text = text
-        self._locations: Locations | None = None
+        self._locations: KeyLocations | None = None
         self.entries: list[Mistake] = []
 
-    def add(self, text: str, path: KeyPath, hint: str | None) -> None:
-        self.entries.append(Mistake(self.line(*path), text, hint))
+    def add_mistake(self, text: str, path: KeyPath, hint: str | None) -> None:
+        self.entries.append(Mistake(self.line_of_key(*path), text, hint))
 
-    def line(self, *path: str | int) -> int:
+    def line_of_key(self, *path: str | int) -> int:
         if self._locations is None:
             # Lazy: finding lines takes longer than parsing, and most files have no mistake.
-            from gitckpt.store.config.lines import Locations
+            from gitckpt.store.config.lines import KeyLocations
 
-            self._locations = Locations(self._text)
-        return self._locations.line(*path)
+            self._locations = KeyLocations(self._text)
+        return self._locations.line_of_key(*path)
 
 
 class Table(table.TableReader):
@@ -64,20 +64,20 @@ class Table(table.TableReader):
         self.label = label  # in messages, such as `phase 'lint'`
         self._mistakes = mistakes
 
-    def complain(self, text: str, *path: str | int, hint: str | None = None) -> None:
-        self._mistakes.add(text, (*self.path, *path), hint)
+    def report(self, text: str, *path: str | int, hint: str | None = None) -> None:
+        self._mistakes.add_mistake(text, (*self.path, *path), hint)
 
-    def line(self, *path: str | int) -> int:
-        return self._mistakes.line(*self.path, *path)
+    def line_of_key(self, *path: str | int) -> int:
+        return self._mistakes.line_of_key(*self.path, *path)
 
-    def only(self, keys: Sequence[str]) -> None:
+    def check_keys(self, keys: Sequence[str]) -> None:
         for key in self.values:
             if key not in keys:
-                hint = _suggest(key, keys) or f"known keys: {', '.join(keys)}"
-                self.complain(f"unknown key {key!r} in {self.label}", key, hint=hint)
+                hint = _suggest_name(key, keys) or f"known keys: {', '.join(keys)}"
+                self.report(f"unknown key {key!r} in {self.label}", key, hint=hint)
 
     def subtable(self, key: str, label: str) -> Table | None:
-        values = self.optional(key, dict)
+        values = self.read_optional(key, dict)
         return None if values is None else Table(values, (*self.path, key), label, self._mistakes)
 
     def tables(self, key: str, label: str) -> list[Table]:
@@ -90,57 +90,56 @@ class Table(table.TableReader):
         return tables
 
     def text(self, key: str, default: str | None = None, *, one_line: bool = False) -> str | None:
-        value = self.optional(key, str)
+        value = self.read_optional(key, str)
         if value is None:
             return default
         if not value.strip():
-            self.complain(f"{key} is empty in {self.label}", key)
+            self.report(f"{key} is empty in {self.label}", key)
         elif not is_storable(value):
-            self.complain(f"{key} in {self.label} has a NUL or is not UTF-8: {display(value)}", key)
+            self.report(f"{key} in {self.label} has a NUL or is not UTF-8: {display(value)}", key)
         elif one_line and not value.isprintable():
-            self.wrong(key, "one line without control characters", value, default)
+            self.wrong_type(key, "one line without control characters", value, default)
         else:
             return value
         return default
 
-    def name(self, reserved: Collection[str]) -> str:
-        """Return the value of `name` in a phase or step; report invalid, reserved names."""
+    def read_name(self, reserved: Collection[str]) -> str:
         name = self.values.get("name")
         if name is None:
-            self.complain(f"{self.label} has no name")
+            self.report(f"{self.label} has no name")
             return ""
         problem: str | None = "must be a string"
         hint = None
         if not isinstance(name, str):
             name = ""
-        elif not (problem := name_problem(name)):
+        elif not (problem := describe_name_problem(name)):
             if normalize_name(name) in map(normalize_name, reserved):
                 problem, hint = "is reserved", f"reserved names: {', '.join(reserved)}"
             elif name.rpartition("-")[2] in phase.STATUSES:
                 hint = f"a status is one of {', '.join(phase.STATUSES)}"
                 problem = "ends with a status"
         if problem:
-            self.complain(f"the name of {self.label} {problem}", "name", hint=hint)
+            self.report(f"the name of {self.label} {problem}", "name", hint=hint)
         return name
 
     def choice(self, key: str, choices: Sequence[str], default: str) -> str:
         value = self.values.get(key, default)
         if value in choices:
             return str(value)
-        hint = _suggest(value, choices) if isinstance(value, str) else None
-        return self.wrong(key, f"one of {', '.join(choices)}", value, default, hint=hint)
+        hint = _suggest_name(value, choices) if isinstance(value, str) else None
+        return self.wrong_type(key, f"one of {', '.join(choices)}", value, default, hint=hint)
 
     def count(self, key: str, default: int, minimum: int = 0, maximum: int = MAX_COUNT) -> int:
         value = self.values.get(key, default)
         if type(value) is int and minimum <= value <= maximum:
             return value
-        return self.wrong(key, f"a whole number from {minimum} on", value, default)
+        return self.wrong_type(key, f"a whole number from {minimum} on", value, default)
 
     def number(self, key: str, default: float, minimum: float, maximum: float) -> float:
         value = self.values.get(key, default)
         if type(value) in (int, float) and minimum <= value <= maximum:
             return float(value)
-        return self.wrong(key, f"a number from {minimum:g} to {maximum:g}", value, default)
+        return self.wrong_type(key, f"a number from {minimum:g} to {maximum:g}", value, default)
 
     def age(self, key: str, default: int) -> int:
         microseconds = self._microseconds(key, "an age", "30d")
@@ -155,7 +154,7 @@ class Table(table.TableReader):
             return default
         if microseconds > _MAX_DURATION or (positive and not microseconds):
             problem = "more than a century" if microseconds else "zero"
-            self.complain(f"{key} in {self.label}: {self.values[key]!r} is {problem}", key)
+            self.report(f"{key} in {self.label}: {self.values[key]!r} is {problem}", key)
             return default
         return microseconds
 
@@ -164,11 +163,11 @@ class Table(table.TableReader):
         if value is None:
             return None
         if not isinstance(value, str):
-            return self.wrong(key, f'{noun} such as "{example}"', value, None)
+            return self.wrong_type(key, f'{noun} such as "{example}"', value, None)
         try:
             return times.parse_age(value.strip())
         except UsageError as error:
-            self.complain(f"{key} in {self.label}: {value!r} is not {noun}", key, hint=error.hint)
+            self.report(f"{key} in {self.label}: {value!r} is not {noun}", key, hint=error.hint)
             return None
 
     def exit_codes(self, key: str) -> tuple[int, ...]:
@@ -182,14 +181,14 @@ class Table(table.TableReader):
         names = self._list(key, 'a list of names, such as ["lint"]', is_name)
         for i, name in enumerate(names):
             if name in names[:i]:
-                self.complain(f"{key} names {name!r} twice in {self.label}", key, i)
+                self.report(f"{key} names {name!r} twice in {self.label}", key, i)
         return tuple(dict.fromkeys(names))
 
     def _list(self, key: str, expected: str, is_valid: Callable[[Any], object]) -> tuple[Any, ...]:
         values = self.values.get(key, [])
         if isinstance(values, list) and all(map(is_valid, values)):
             return tuple(values)
-        return self.wrong(key, expected, values, ())
+        return self.wrong_type(key, expected, values, ())
 
     def members(self, key: str, choices: Collection[str], kind: str) -> tuple[str, ...]:
         names = self.names(key)
@@ -203,17 +202,17 @@ class Table(table.TableReader):
         for i, name in enumerate(names):
             if name not in choices:
                 text = f"{key} of {self.label} names {name!r}, which is no {kind}"
-                self.complain(text, key, i, hint=_suggest(name, choices) or hint)
+                self.report(text, key, i, hint=_suggest_name(name, choices) or hint)
 
     def environment(self, key: str) -> dict[str, str]:
         variables = self.strings(key, f"{key} of {self.label}")
         for name in variables:
             if not (name.isascii() and name.isidentifier()):
                 text = f"{name!r} in {key} of {self.label} is not a valid variable name"
-                self.complain(text, key, name, hint="use letters, digits and _")
+                self.report(text, key, name, hint="use letters, digits and _")
             elif name.startswith("CKPT_"):
                 text = f"{name} in {key} of {self.label}: gitckpt sets all variables CKPT_*"
-                self.complain(text, key, name, hint="choose another name")
+                self.report(text, key, name, hint="choose another name")
         return variables
 
     def inputs(self, key: str) -> dict[str, str]:
@@ -223,7 +222,7 @@ class Table(table.TableReader):
             if not (is_lower and name[0].isalpha()):
                 hint = "use lower-case letters, digits and _, a letter first"
                 text = f"{name!r} in {key} of {self.label} is not a valid input name"
-                self.complain(text, key, name, hint=hint)
+                self.report(text, key, name, hint=hint)
         return inputs
 
     def strings(self, key: str, label: str) -> dict[str, str]:
@@ -234,19 +233,19 @@ class Table(table.TableReader):
                 strings[name] = value
             else:
                 text = f"{name} in {label} must be a string, not {display(value)}"
-                self.complain(text, key, name, hint="put it in quotes")
+                self.report(text, key, name, hint="put it in quotes")
         return strings
 
-    def wrong(
+    def wrong_type(
         self, key: str, expected: str, value: object, default: D, *, hint: str | None = None
     ) -> D:
         text = f"{key} in {self.label} must be {expected}, not {display(value)}"
-        self.complain(text, key, hint=hint)
+        self.report(text, key, hint=hint)
         return default
 
 
-def _suggest(name: str, choices: Collection[str]) -> str | None:
-    closest_name = closest(name, choices)
+def _suggest_name(name: str, choices: Collection[str]) -> str | None:
+    closest_name = closest_word(name, choices)
     return f"did you mean {closest_name}?" if closest_name else None
 
 
@@ -261,7 +260,7 @@ def display(value: object) -> str:
     return text if len(text) <= 60 else text[:59] + "…"
 
 
-def name_problem(name: str) -> str | None:
+def describe_name_problem(name: str) -> str | None:
     is_problem = {
         "is empty": not name.strip(),
         "begins or ends with a space": name != name.strip(),
@@ -272,7 +271,7 @@ def name_problem(name: str) -> str | None:
     return next((problem for problem, is_present in is_problem.items() if is_present), None)
 
 
-# In the top directory of a worktree. A branch may contain a symlink, so `text_of` follows none.
+# In the top directory of a worktree. A branch may contain a symlink, so `read_text` follows none.
 OBEYED = "gitckpt.toml"
 
 
@@ -297,14 +296,14 @@ class ConfigFile:
     def __init__(self, text: str, path: str) -> None:
         self._path = path
         self._mistakes = Mistakes(text)
-        # Not checked yet; `_parse` raises `ConfigError` if the text is not TOML.
-        self.document = _parse(text, path)
+        # Not checked yet; `_parse_toml` raises `ConfigError` if the text is not TOML.
+        self.document = _parse_toml(text, path)
         self.top = Table(self.document, (), "the file", self._mistakes)
 
     def table(self, key: str, label: str = "", hint: str | None = None) -> Table:
         value = self.document.get(key, {})
         if not isinstance(value, dict):
-            self.top.complain(f"{key} must be a table", key, hint=hint or f"write [{key}.NAME]")
+            self.top.report(f"{key} must be a table", key, hint=hint or f"write [{key}.NAME]")
             value = {}
         return Table(value, (key,), label or key, self._mistakes)
 
@@ -313,28 +312,29 @@ class ConfigFile:
         parent_table = self.table(key)
         tables = {}
         for name in parent_table.values:
-            if problem := name_problem(name):
-                parent_table.complain(f"the name of {kind} {name!r} {problem}", name)
+            if problem := describe_name_problem(name):
+                parent_table.report(f"the name of {kind} {name!r} {problem}", name)
             table = parent_table.subtable(name, f"{kind} {name!r}")
             if table is not None:
                 tables[name] = read(name, table)
-        self.require_correct()
+        self.require_no_mistakes()
         return tables
 
-    def require_correct(self) -> None:
+    def require_no_mistakes(self) -> None:
         if self._mistakes.entries:
             raise ConfigError(self._path, self._mistakes.entries)
 
 
-def read_file(path: str) -> ConfigFile:
-    return ConfigFile(text_of(path), path)
+def read_config_file(path: str) -> ConfigFile:
+    return ConfigFile(read_text(path), path)
 
 
-def text_of(path: str) -> str:
+def read_text(path: str) -> str:
     """Return a file's text, or "" without a file; raise UsageError if unreadable."""
     try:
-        read_content = private_dirs.content if os.path.basename(path) == OBEYED else regular.content
-        return read_content(path, budget.FILE.size).decode("utf-8", "surrogateescape")
+        is_obeyed = os.path.basename(path) == OBEYED
+        read = private_dirs.read_file_unless_link if is_obeyed else regular.read_content
+        return read(path, budget.FILE.size).decode("utf-8", "surrogateescape")
     except WorktreeError as error:
         raise UsageError(error.message, hint=error.hint) from None
     except FileNotFoundError:
@@ -343,12 +343,12 @@ def text_of(path: str) -> str:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _parse(text: str, path: str) -> dict[str, object]:
+def _parse_toml(text: str, path: str) -> dict[str, object]:
     if not text:
         return {}  # saves the import of the TOML parser
     try:
         return toml.loads(text, budget.FILE)
-    except budget.Excess as error:
+    except budget.LimitExceeded as error:
         raise ConfigError(path, [Mistake(1, str(error))]) from None
     except ValueError as error:
         import re

@@ -25,7 +25,7 @@ KeyPath = tuple[str | int, ...]  # keys and array indices, from the top of the d
 _Token = tuple[str, int]  # a string, bare word, punctuation character or line end; line number
 
 
-class Locations:
+class KeyLocations:
     def __init__(self, text: str) -> None:
         self._lines: dict[KeyPath, int] = {}
         # By path of an array of tables, `[[path]]`: the index of its last element so far.
@@ -34,27 +34,26 @@ class Locations:
         statement: list[_Token] = []
         table_path: KeyPath = ()
         bracket_depth = 0
-        for symbol, line in _tokens(text):
+        for symbol, line in _iterate_tokens(text):
             bracket_depth += (symbol in _OPENING) - (symbol in _CLOSING)
             if symbol != "\n":
                 statement.append((symbol, line))
             elif statement and not bracket_depth:
                 if statement[0][0] == "[":
-                    table_path = self._add_header(statement)
+                    table_path = self._add_table_header(statement)
                 else:
                     self._add_key(table_path, statement)
                 statement = []
 
-    def line(self, *path: str | int) -> int:
-        """Return the line number of a key, or of its nearest parent in the file."""
+    def line_of_key(self, *path: str | int) -> int:
         while path and path not in self._lines:
             path = path[:-1]
         return self._lines.get(path, 1)
 
-    def _add_header(self, tokens: list[_Token]) -> KeyPath:
+    def _add_table_header(self, tokens: list[_Token]) -> KeyPath:
         line = tokens[0][1]
         is_element = tokens[1][0] == "["
-        keys = [_unquoted(symbol) for symbol, _ in tokens if symbol not in _PUNCTUATION]
+        keys = [_unquote_key(symbol) for symbol, _ in tokens if symbol not in _PUNCTUATION]
         key_path: KeyPath = ()
         for i, key in enumerate(keys):
             key_path = (*key_path, key)
@@ -72,12 +71,11 @@ class Locations:
             if symbol == "=":
                 return
             if symbol != ".":
-                path = (*path, _unquoted(symbol))
+                path = (*path, _unquote_key(symbol))
                 self._lines.setdefault(path, line)
 
 
-def _tokens(text: str) -> Iterator[_Token]:
-    """Yield all tokens but spaces and comments, with line numbers; then a newline."""
+def _iterate_tokens(text: str) -> Iterator[_Token]:
     line = 1
     for match in _TOKEN.finditer(text):
         symbol = match.group()
@@ -87,5 +85,5 @@ def _tokens(text: str) -> Iterator[_Token]:
     yield "\n", line
 
 
-def _unquoted(key: str) -> str:
+def _unquote_key(key: str) -> str:
     return str(toml.loads(f"key = {key}\n")["key"]) if key[0] in "\"'" else key

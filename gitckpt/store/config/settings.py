@@ -20,7 +20,7 @@ from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.model.policy import Policy
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.config import file as toml_file
-from gitckpt.store.config.file import OBEYED, ConfigError, ConfigFile, Table, name_problem, text_of
+from gitckpt.store.config.file import OBEYED, ConfigError, ConfigFile, Table, read_text
 from gitckpt.store.snapshot.limits import MB, Limits, format_size
 
 TYPE_CHECKING = False
@@ -46,7 +46,7 @@ class Key:
     to_file: Callable[[Any], Any] = lambda value: value  # returns a value as the file would have it
 
 
-def _as_toml(name: str, values: list[str]) -> object:
+def _to_toml(name: str, values: list[str]) -> object:
     if name in _LISTS:
         return list(filter(None, values))
     last = values[-1]
@@ -65,7 +65,7 @@ def _read_size(table: Table, key: str, default: int | None) -> int | None:
     number_text = text.rstrip("BKMGIbkmgi ")
     unit_bytes = _SIZES.get(text[len(number_text) :].strip().upper())
     if not (number_text.isascii() and number_text.isdigit()) or unit_bytes is None:
-        return table.wrong(key, 'a size such as "50 MB"', value, default)
+        return table.wrong_type(key, 'a size such as "50 MB"', value, default)
     return int(number_text) * unit_bytes
 
 
@@ -78,7 +78,7 @@ def _read_patterns(table: Table, key: str, default: tuple[str, ...]) -> tuple[st
     if value is None:
         return default
     if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-        return table.wrong(key, 'a list of patterns such as ["*.pem"]', value, default)
+        return table.wrong_type(key, 'a list of patterns such as ["*.pem"]', value, default)
     return tuple(value)
 
 
@@ -87,7 +87,7 @@ def _join_patterns(secrets: tuple[str, ...], more_secrets: tuple[str, ...]) -> t
     return (*secrets, *(pattern for pattern in more_secrets if pattern.lower() not in lowered))
 
 
-def _equal_or_none(include: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+def _keep_if_equal(include: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
     # Patterns can negate each other, so only an empty list is surely tighter.
     return include if include == other else ()
 
@@ -112,7 +112,7 @@ KEYS: Mapping[str, Key] = {
     "retention.safety_keep_last": Key(
         "ckpt.safetykeeplast", _read_count, _POLICY.safety_keep_last, max
     ),
-    "snapshot.include": Key("ckpt.include", _read_patterns, _LIMITS.include, _equal_or_none, list),
+    "snapshot.include": Key("ckpt.include", _read_patterns, _LIMITS.include, _keep_if_equal, list),
     "snapshot.max_file_size": Key(
         "ckpt.maxfilesize", _read_size, _LIMITS.max_file_size, min, format_size
     ),
@@ -141,11 +141,11 @@ def path_approval(repository: Repository) -> str:
 
 
 def _open_approvals(repository: Repository, mode: str) -> IO[str]:
-    path = path_approval(repository)
-    return open(path, mode, encoding="ascii", errors="replace", opener=private_dirs.create)
+    path, opener = path_approval(repository), private_dirs.open_private_file
+    return open(path, mode, encoding="ascii", errors="replace", opener=opener)
 
 
-def approved_digests(repository: Repository) -> frozenset[str]:
+def read_approved_digests(repository: Repository) -> frozenset[str]:
     with contextlib.suppress(OSError), _open_approvals(repository, "r") as file:
         return frozenset(file.read().split())
     return frozenset()
@@ -163,7 +163,7 @@ def record_approval(repository: Repository, digests: Collection[str]) -> None:
             os.fsync(file.fileno())
         fsync.flush([repository.private_dir, repository.common_dir])
     except OSError as error:
-        raise _write_error(path_approval(repository), error) from None
+        raise _write_approval_error(path_approval(repository), error) from None
 
 
 def remove_approvals(repository: Repository) -> bool:
@@ -175,11 +175,11 @@ def remove_approvals(repository: Repository) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise _write_error(path_approval(repository), error) from None
+        raise _write_approval_error(path_approval(repository), error) from None
     return had_approvals
 
 
-def _write_error(path: str, error: OSError) -> CkptError:
+def _write_approval_error(path: str, error: OSError) -> CkptError:
     return CkptError(f"cannot write {path}: {error.strerror}")
 
 
@@ -219,34 +219,33 @@ class Settings:
     problem: str = ""  # the error and what applies instead, in one line
 
     @property
-    def notice(self) -> str:
-        """A line that names weakened defaults that the user has not allowed, or ""."""
+    def loosening_notice(self) -> str:
         if self.loosened is None or self.loosened.is_allowed:
             return ""
         names = join_first(list(self.loosened.values), _MAX_NAMED)
         consequence = "until you allow that, built-in values apply: git ckpt allow"
         return f"{FILE} loosens {names}; {consequence}"
 
-    def require_correct(self) -> None:
+    def require_valid_settings(self) -> None:
         if self.error is not None:
             raise self.error
 
 
-def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
+def read_settings(repository: Repository, file: ConfigFile | None = None) -> Settings:
     """Return the settings of a repository; `file` replaces its `gitckpt.toml`.
 
     If the settings have a mistake, the strictest of these values apply: the defaults, the readable
     values, and the values in `gitckpt.toml` of HEAD.
     """
-    git_texts = config.read(repository, rf"^(ckpt\.|{attributes.SETTINGS})")
+    git_texts = config.read_settings(repository, rf"^(ckpt\.|{attributes.SETTINGS})")
     git_values, error = _read_git_values(git_texts)
     defaults = {name: key.default for name, key in KEYS.items()}
     from_file: dict[str, Any] = {}
-    file_path = path(repository)
+    file_path = settings_file_path(repository)
     try:
-        file = file or toml_file.read_file(file_path)
+        file = file or toml_file.read_config_file(file_path)
         from_file = _read_file_values(file, git_values)
-        file.require_correct()
+        file.require_no_mistakes()
     except UsageError as mistake:
         error = mistake
     if error is not None or file is None:
@@ -254,15 +253,14 @@ def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
         problem = _describe_problem(error, file_path) if error is not None else ""
         return replace(_make_settings(values, git_texts), error=error, problem=problem)
     strict_values = _combine_strictest(defaults, from_file)
-    loosened = _find_loosening(repository, file, from_file, strict_values | git_values)
+    loosened = _find_loosened_settings(repository, file, from_file, strict_values | git_values)
     values = defaults | from_file if loosened is not None and loosened.is_allowed else strict_values
     return replace(_make_settings(values | git_values, git_texts), loosened=loosened)
 
 
 def _read_git_values(from_git: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | None]:
-    """Return values in git's configuration by key, and an error for a wrong value."""
     mistakes = toml_file.Mistakes("")
-    values = {name: _as_toml(name, texts) for name, texts in from_git.items() if name in NAMES}
+    values = {name: _to_toml(name, texts) for name, texts in from_git.items() if name in NAMES}
     table = Table(values, (), "git config", mistakes)
     git_values = {}
     for name, key in KEYS.items():
@@ -285,18 +283,18 @@ def _read_file_values(file: ConfigFile, owned: Collection[str] = ()) -> dict[str
     return values
 
 
-def head_text(repository: Repository) -> str:
-    return (_read_at_commit(repository, "HEAD") or b"").decode("utf-8", "surrogateescape")
+def read_file_at_head(repository: Repository) -> str:
+    return (_read_file_at_commit(repository, "HEAD") or b"").decode("utf-8", "surrogateescape")
 
 
-def _read_at_commit(repository: Repository, commit: str) -> bytes | None:
-    (stored_file,) = repository.cat_file.contents([f"{commit}:{FILE}"], budget.FILE.size)
+def _read_file_at_commit(repository: Repository, commit: str) -> bytes | None:
+    (stored_file,) = repository.cat_file.read_contents([f"{commit}:{FILE}"], budget.FILE.size)
     return stored_file[2] if stored_file is not None and stored_file[1] == "blob" else None
 
 
 def _read_head_values(repository: Repository) -> dict[str, Any]:
     try:
-        return _read_file_values(ConfigFile(head_text(repository), FILE))
+        return _read_file_values(ConfigFile(read_file_at_head(repository), FILE))
     except ConfigError:
         return {}
 
@@ -318,13 +316,16 @@ def _describe_problem(error: UsageError, path: str) -> str:
     return f"{mistake_text}; {instead}, until this is corrected: {path}"
 
 
-def setting_files(repository: Repository) -> dict[str, str]:
-    return config.files_of_settings(repository, r"^ckpt\.")
+def list_setting_files(repository: Repository) -> dict[str, str]:
+    return config.find_setting_files(repository, r"^ckpt\.")
 
 
 def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
-    """Return `age` if it is long enough or the user allowed it; else the default age."""
-    settings = read(repository)
+    """Return the age at which complete runs of a pipeline expire, in microseconds.
+
+    This is `age`, unless it is shorter than the age for all runs and the user did not allow it.
+    """
+    settings = read_settings(repository)
     loosened = settings.loosened
     allowed_values = loosened.values if loosened is not None and loosened.is_allowed else {}
     is_allowed = allowed_values.get(_retention_key(pipeline), ("",))[0] == times.exact_age_text(age)
@@ -332,18 +333,18 @@ def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
 
 
 def _read_tables(file: ConfigFile) -> dict[str, Table]:
-    """Return the file's tables by name; report tables and keys that `KEYS` lacks."""
     table_names = dict.fromkeys(name.partition(".")[0] for name in KEYS)
-    file.top.only((*table_names, *_ELSEWHERE))
+    file.top.check_keys((*table_names, *_ELSEWHERE))
     tables = {}
     for name in table_names:
         tables[name] = file.table(name, f"[{name}]", f"write [{name}] above its keys")
         prefix = f"{name}."
-        tables[name].only([key.removeprefix(prefix) for key in KEYS if key.startswith(prefix)])
+        key_names = [key.removeprefix(prefix) for key in KEYS if key.startswith(prefix)]
+        tables[name].check_keys(key_names)
     return tables
 
 
-def _find_loosening(
+def _find_loosened_settings(
     repository: Repository, file: ConfigFile, values: Mapping[str, Any], strict: Mapping[str, Any]
 ) -> Loosening | None:
     loosened = {}
@@ -353,22 +354,21 @@ def _find_loosening(
     ages_by_key = {}
     pipelines = file.document.get(PIPELINES)
     for name, pipeline in pipelines.items() if isinstance(pipelines, dict) else ():
-        if not isinstance(pipeline, dict) or name_problem(name) is not None:
+        if not isinstance(pipeline, dict) or toml_file.describe_name_problem(name) is not None:
             continue
         text = pipeline.get("retention")
         with contextlib.suppress(UsageError):  # the pipeline's reader reports it
             age = times.parse_age(text.strip()) if isinstance(text, str) else strict[_RUNS]
             if age < strict[_RUNS]:
                 ages_by_key[_retention_key(name)] = times.exact_age_text(age)
-    loosened |= {
-        name: (age, times.exact_age_text(strict[_RUNS])) for name, age in ages_by_key.items()
-    }
+    strict_age = times.exact_age_text(strict[_RUNS])
+    loosened |= {name: (age, strict_age) for name, age in ages_by_key.items()}
     if not loosened:
         return None
 
     # One digest for all values: a short age may be harmless only with a large `keep_last`.
     digest = digest_of("settings", [*sorted(values.items()), *sorted(ages_by_key.items())])
-    return Loosening(loosened, digest, digest in approved_digests(repository))
+    return Loosening(loosened, digest, digest in read_approved_digests(repository))
 
 
 def _retention_key(pipeline: str) -> str:
@@ -383,31 +383,30 @@ def _make_settings(values: Mapping[str, Any], from_git: Mapping[str, list[str]])
     limits["submodules"] = limits["submodules"] == ALL
     limits["timeout"] /= times.MICRO
     limits["budget"] /= times.MICRO
-    attribute_settings = attributes.ConversionSettings.of(from_git)
+    attribute_settings = attributes.ConversionSettings.from_git_settings(from_git)
     worktree_dir = from_git[WORKTREE_DIR][-1] if WORKTREE_DIR in from_git else None
     return Settings(Policy(**policy), Limits(**limits, configured=attribute_settings), worktree_dir)
 
 
-def path(repository: Repository) -> str:
+def settings_file_path(repository: Repository) -> str:
     top_dir = repository.worktree or main_worktree(repository)
     return os.path.join(top_dir, FILE) if top_dir else ""
 
 
-def template() -> str:
+def settings_template() -> str:
     path = os.path.join(os.path.dirname(__file__), "template.toml")
     with open(path, encoding="utf-8") as file:
         return file.read()
 
 
 def write_template(path: str) -> bool:
-    """Write `gitckpt.toml`, or add missing tables; return whether the file changed."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
-    settings_text, example_title, example = template().partition(_EXAMPLE_TITLE)
+    settings_text, example_title, example = settings_template().partition(_EXAMPLE_TITLE)
     try:
-        old_text = text_of(path)
-        budget.require_within(old_text, budget.FILE)
+        old_text = read_text(path)
+        budget.require_toml_within(old_text, budget.FILE)
         document = tomlkit.parse(old_text or settings_text)
         for name, table in tomlkit.parse(settings_text).items():
             if name not in document:
@@ -421,17 +420,17 @@ def write_template(path: str) -> bool:
             opener = private_dirs.open_without_links
             with open(path, "w", encoding="utf-8", newline="", opener=opener) as file:
                 file.write(new_text)
-    except (TOMLKitError, budget.Excess) as error:
+    except (TOMLKitError, budget.LimitExceeded) as error:
         hint = "correct the file, then run the command again"
         raise UsageError(f"{path} is not TOML: {error}", hint=hint) from None
     except OSError as error:
-        raise _write_error(path, error) from None
+        raise _write_approval_error(path, error) from None
     return new_text != old_text
 
 
-def is_template(path: str) -> bool:
+def is_unchanged_template(path: str) -> bool:
     with contextlib.suppress(UsageError):
-        return text_of(path) == template()
+        return read_text(path) == settings_template()
     return False
 
 
@@ -440,9 +439,9 @@ def is_template(path: str) -> bool:
 _SHORT = 10
 
 
-def require_correct(repository: Repository, commit: str) -> None:
+def require_valid_settings_at(repository: Repository, commit: str) -> None:
     name = f"{commit}:{FILE}"
-    content = _read_at_commit(repository, commit) if commit else None
+    content = _read_file_at_commit(repository, commit) if commit else None
     # If it lacks the file, the run reports mistakes after checkout.
     if content is None or _find_mistakes(repository, name, content) is None:
         return
@@ -453,9 +452,10 @@ def require_correct(repository: Repository, commit: str) -> None:
     error = _find_mistakes(repository, name, repository.git.run("cat-file", "--filters", name).out)
     if error is None:
         return
-    cure = f"the run would use this file: correct {path(repository) or FILE}, commit it, and"
+    file_path = settings_file_path(repository) or FILE
+    cure = f"the run would use this file: correct {file_path}, commit it, and"
     try:
-        is_other_commit = repository.commit("HEAD") != commit
+        is_other_commit = repository.resolve_commit("HEAD") != commit
     except NotFoundError:  # an unborn branch, as in a bare repository
         is_other_commit = True
     cure += " start again" + ("; or start at another commit: --base REV" if is_other_commit else "")
@@ -467,7 +467,7 @@ def _find_mistakes(repository: Repository, name: str, data: bytes) -> ConfigErro
         file = ConfigFile(data.decode("utf-8", "surrogateescape"), name)
     except ConfigError as parse_error:
         return parse_error
-    error = read(repository, file).error
+    error = read_settings(repository, file).error
     return error if isinstance(error, ConfigError) else None
 
 
@@ -479,12 +479,12 @@ class SettingsReader:
         self._tell = tell
         self._reported: set[str] = set()
 
-    def limits(self) -> Limits:
-        return self.read().limits
+    def read_limits(self) -> Limits:
+        return self.read_settings().limits
 
-    def read(self) -> Settings:
-        settings = read(self._repository)
-        for sentence in filter(None, (settings.problem, settings.notice)):
+    def read_settings(self) -> Settings:
+        settings = read_settings(self._repository)
+        for sentence in filter(None, (settings.problem, settings.loosening_notice)):
             if sentence not in self._reported:
                 self._reported.add(sentence)
                 self._tell(sentence)

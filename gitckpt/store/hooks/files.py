@@ -54,15 +54,15 @@ _SHELLS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Pin:
+class PinnedPython:
     """The Python interpreter and the directory of gitckpt with which a hook runs."""
 
     python: str
     package_dir: str  # the directory that holds the package `gitckpt`
 
     @property
-    def script(self) -> str:
-        return _find_hook_file(self.package_dir, "hook.sh")
+    def script_path(self) -> str:
+        return _find_packaged_file(self.package_dir, "hook.sh")
 
     def block(self, event: str, *, created: bool = False) -> bytes:
         """Return gitckpt's lines for a hook file; `created` if gitckpt makes that file."""
@@ -72,7 +72,7 @@ class Pin:
         opening = first_line.encode() + b"\n" + (_CREATED if created else b"")
         return opening + os.fsencode(self._fill_template(code, event))
 
-    def command(self, event: str) -> str:
+    def make_command(self, event: str) -> str:
         lines = _read_template("block.sh").splitlines()
         code = "\n".join(line for line in lines if not line.startswith("#"))
         command = _read_template("command.sh").replace("@BODY@", code).rstrip("\n")
@@ -80,30 +80,30 @@ class Pin:
 
     def _fill_template(self, template: str, event: str) -> str:
         words = {"PYTHON": self.python, "PACKAGE_DIR": self.package_dir}
-        words |= {"SCRIPT": self.script, "EVENT": event}
+        words |= {"SCRIPT": self.script_path, "EVENT": event}
         return re.sub("@([A-Z_]+)@", lambda match: shlex.quote(words[match[1]]), template)
 
 
-def parse_pin(text: str) -> Pin | None:
-    """Return the `Pin` that a block or command contains; None for other texts."""
+def parse_pinned_python(text: str) -> PinnedPython | None:
+    """Return the `PinnedPython` in a block or command; None for other texts."""
     try:
         arguments = shlex.split(text, comments=True)
         call_index = arguments.index("sh" if "sh" in arguments else "(set")
-        return Pin(arguments[call_index + 3], arguments[call_index + 4])
+        return PinnedPython(arguments[call_index + 3], arguments[call_index + 4])
     except (ValueError, IndexError):
         return None
 
 
-def without_blocks(data: bytes) -> bytes:
+def remove_blocks(data: bytes) -> bytes:
     kept_lines, offset = b"", 0
-    for start, end in _find_blocks(data):
+    for start, end in _find_gitckpt_blocks(data):
         kept_lines += data[offset:start]
         offset = end + 1  # after the line break
     kept_lines += data[offset:]
     return kept_lines[:-1] if offset > len(data) else kept_lines
 
 
-def _find_blocks(data: bytes) -> Iterator[tuple[int, int]]:
+def _find_gitckpt_blocks(data: bytes) -> Iterator[tuple[int, int]]:
     start = -1
     for marker in _MARKER.finditer(data):
         if start < 0 and marker[0].startswith(_BEGIN):
@@ -123,11 +123,11 @@ class HookFile:
     @property
     def block(self) -> bytes | None:
         data = self.data or b""
-        return next((data[start:end] for start, end in _find_blocks(data)), None)
+        return next((data[start:end] for start, end in _find_gitckpt_blocks(data)), None)
 
     @property
     def is_made_by_gitckpt(self) -> bool:
-        return _CREATED in (self.block or b"") and without_blocks(self.data or b"") == _NEW_FILE
+        return _CREATED in (self.block or b"") and remove_blocks(self.data or b"") == _NEW_FILE
 
     @property
     def is_executable(self) -> bool:
@@ -144,34 +144,34 @@ class HookFile:
             return problem
         if not self.is_executable:
             return "is not executable; to make it executable would activate its other lines"
-        if _MARKER.search(without_blocks(self.data)):
+        if _MARKER.search(remove_blocks(self.data)):
             return "contains a part of a gitckpt block; remove all from `# >>> gitckpt >>>` on"
         return ""
 
-    def with_block(self, event: str, pin: Pin) -> FileChange | None:
+    def add_block(self, event: str, pin: PinnedPython) -> HookFileChange | None:
         """Return the change that adds or updates the block; None if it is up to date."""
         if self.data is None:
             data = _NEW_FILE + pin.block(event, created=True) + b"\n"
-            return FileChange(self, data, _NEW_MODE, f"{event}: wrote {self.path}")
+            return HookFileChange(self, data, _NEW_MODE, f"{event}: wrote {self.path}")
         old_block = self.block
         data = _insert_block(self.data, pin.block(event, created=_CREATED in (old_block or b"")))
         mode = _NEW_MODE if self.is_made_by_gitckpt and not self.is_executable else self.mode
         if (data, mode) == (self.data, self.mode):
             return None
         verb = "updated the block in" if old_block else "added a block to"
-        return FileChange(self, data, mode, f"{event}: {verb} {self.path}")
+        return HookFileChange(self, data, mode, f"{event}: {verb} {self.path}")
 
-    def without_block(self, event: str) -> FileChange | None:
+    def remove_block(self, event: str) -> HookFileChange | None:
         if self.block is None or self.data is None:
             return None
         if self.is_made_by_gitckpt:
-            return FileChange(self, None, 0, f"{event}: removed {self.path}")
-        data = without_blocks(self.data)
-        return FileChange(self, data, self.mode, f"{event}: removed the block from {self.path}")
+            return HookFileChange(self, None, 0, f"{event}: removed {self.path}")
+        data = remove_blocks(self.data)
+        return HookFileChange(self, data, self.mode, f"{event}: removed the block from {self.path}")
 
 
 @dataclass(frozen=True, slots=True)
-class FileChange:
+class HookFileChange:
     file: HookFile  # before the change
     data: bytes | None  # None deletes it
     mode: int
@@ -190,14 +190,14 @@ def read_hook(path: str) -> HookFile:
     except (FileNotFoundError, NotADirectoryError):
         return HookFile(path, None, 0, "")
     except OSError as error:
-        _raise_refused("read", path, error)
+        _raise_file_error("read", path, error)
 
 
 def make_directory(path: str, undo: ExitStack) -> None:
     try:
         os.makedirs(path)
     except OSError as error:
-        _raise_refused("make the directory", path, error)
+        _raise_file_error("make the directory", path, error)
     undo.callback(remove_directory, path)
 
 
@@ -208,17 +208,17 @@ def remove_directory(path: str) -> bool:
     return False
 
 
-def apply_changes(changes: Sequence[FileChange], undo: ExitStack) -> list[str]:
+def apply_file_changes(changes: Sequence[HookFileChange], undo: ExitStack) -> list[str]:
     """Write the changed files; let `undo` revert the changes; return their sentences."""
     directories = {os.path.dirname(change.file.path) for change in changes}
     for directory in directories:
         _delete_scratch_files(directory)
     for change in changes:
         try:
-            _write_or_delete(change.file.path, change.data, change.mode)
+            _write_or_delete_file(change.file.path, change.data, change.mode)
         except OSError as error:
-            _raise_refused("write", change.file.path, error)
-        undo.callback(_write_back, change.file)
+            _raise_file_error("write", change.file.path, error)
+        undo.callback(_restore_hook_file, change.file)
     # The parent directory, too: the hooks directory may be new.
     fsync.flush(directories | set(map(os.path.dirname, directories)))
     return [change.sentence for change in changes]
@@ -228,18 +228,18 @@ def _delete_scratch_files(directory: str) -> None:
     # Without delay: `uninstall` removes the directory only if it is empty.
     for name in names_in(directory):
         match = _SCRATCH.fullmatch(name)
-        if match and not leftovers.is_alive(int(match[1])):
+        if match and not leftovers.is_process_alive(int(match[1])):
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(directory, name))
 
 
-def _write_back(file: HookFile) -> None:
+def _restore_hook_file(file: HookFile) -> None:
     with contextlib.suppress(OSError):
-        _write_or_delete(file.path, file.data, file.mode)
+        _write_or_delete_file(file.path, file.data, file.mode)
 
 
-def _write_or_delete(path: str, data: bytes | None, mode: int) -> None:
-    def opener(scratch: str, flags: int) -> int:
+def _write_or_delete_file(path: str, data: bytes | None, mode: int) -> None:
+    def open_with_mode(scratch: str, flags: int) -> int:
         fd = os.open(scratch, flags, mode)
         os.fchmod(fd, mode)  # regardless of the umask
         return fd
@@ -249,12 +249,12 @@ def _write_or_delete(path: str, data: bytes | None, mode: int) -> None:
         return
     directory, name = os.path.split(path)
     scratch = os.path.join(directory, f".{name}.gitckpt-hook")
-    regular.write_private(path, data, flushed=True, opener=opener, scratch=scratch)
+    regular.write_private_file(path, data, flushed=True, opener=open_with_mode, scratch=scratch)
 
 
 def _insert_block(data: bytes, block: bytes) -> bytes:
-    for start, end in _find_blocks(data):
-        return data[:start] + block + without_blocks(data[end:])
+    for start, end in _find_gitckpt_blocks(data):
+        return data[:start] + block + remove_blocks(data[end:])
     if not data.startswith(b"#!"):
         return block + b"\n" + data
     shebang, newline, code = data.partition(b"\n")
@@ -278,7 +278,7 @@ def _shebang_problem(data: bytes) -> str:
     return f"is a script for {name or 'an unnamed interpreter'}, not for a POSIX shell"
 
 
-def _raise_refused(verb: str, path: str, error: OSError) -> NoReturn:
+def _raise_file_error(verb: str, path: str, error: OSError) -> NoReturn:
     cure = "correct the cause, then run the command again"
     if error.errno in (errno.EACCES, errno.EPERM):
         directory = shlex.quote(os.path.dirname(path))
@@ -290,14 +290,14 @@ def _raise_refused(verb: str, path: str, error: OSError) -> NoReturn:
 
 def _read_template(name: str) -> str:
     try:
-        with open(_find_hook_file(PACKAGE_DIR, name), encoding="utf-8") as file:
+        with open(_find_packaged_file(PACKAGE_DIR, name), encoding="utf-8") as file:
             return file.read()
     except OSError:
         problem = f"{name} is missing from the installation of gitckpt in {PACKAGE_DIR}/gitckpt"
         raise RepositoryError(problem, hint=f"install gitckpt again for {sys.executable}") from None
 
 
-def _find_hook_file(package_dir: str, name: str) -> str:
+def _find_packaged_file(package_dir: str, name: str) -> str:
     # A wheel has `hooks` inside of the package, a checkout next to the package.
     packaged_path = os.path.join(package_dir, "gitckpt", "hooks", name)
     checkout_path = os.path.join(package_dir, "hooks", name)

@@ -16,7 +16,7 @@ from gitckpt.model import budget
 from gitckpt.model.errors import Finding, UsageError
 from gitckpt.model.values import dataclass
 from gitckpt.store.hooks import files
-from gitckpt.store.hooks.files import EVENTS, PACKAGE_DIR, PRE_COMMIT_ARGUMENTS, Pin, without_blocks
+from gitckpt.store.hooks.files import EVENTS, PACKAGE_DIR, PRE_COMMIT_ARGUMENTS, PinnedPython
 from gitckpt.store.records.ref_names import NOTES
 
 TYPE_CHECKING = False
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gitckpt.git.repository import Repository
-    from gitckpt.store.hooks.files import FileChange, HookFile
+    from gitckpt.store.hooks.files import HookFile, HookFileChange
 
 
 # Git settings that belong to the hooks.
@@ -54,81 +54,81 @@ VALUES += [(_REWRITE_MODE, _SORTED_UNION), (_CRUFT_PACKS, "true")]
 class HookSettings:
     def __init__(self, repository: Repository) -> None:
         self.repository = repository
-        self._everywhere = config.read(repository, r"^(notes\.rewrite|gc\.cruftpacks$)")
+        self._everywhere = config.read_settings(repository, r"^(notes\.rewrite|gc\.cruftpacks$)")
         # Only values in the repository's file: gitckpt changes no global settings.
         names = r"^(ckpt\.|notes\.rewrite|gc\.cruftpacks$|hook\.gitckpt-)"
-        self._values = config.read_local(repository, names)
+        self._values = config.read_local_settings(repository, names)
 
-    def values_of(self, name: str) -> list[str]:
-        return self._values.get(_canonical_name(name), [])
+    def get_values(self, name: str) -> list[str]:
+        return self._values.get(_setting_key(name), [])
 
     def last_value(self, name: str) -> str | None:
-        return next(reversed(self.values_of(name)), None)
+        return next(reversed(self.get_values(name)), None)
 
     @property
     def rewrites_notes(self) -> bool:
-        ref_patterns = self.values_of(REWRITE_REF) + self._everywhere.get(REWRITE_REF.lower(), [])
+        ref_patterns = self.get_values(REWRITE_REF) + self._everywhere.get(REWRITE_REF.lower(), [])
         return any(fnmatch.fnmatchcase(NOTES, pattern) for pattern in ref_patterns)
 
     def set(self, name: str, value: str | None, undo: ExitStack) -> bool:
         """Set a setting to one value, or remove it with None; return whether it changed."""
         if value is None:
-            return self.drop(name, undo)
-        if self.values_of(name) == [value]:
+            return self.unset(name, undo)
+        if self.get_values(name) == [value]:
             return False
-        self.drop(name, undo)
-        self.add(name, value, undo)
+        self.unset(name, undo)
+        self.add_value(name, value, undo)
         return True
 
-    def add(self, name: str, value: str, undo: ExitStack) -> None:
-        if value not in self.values_of(name):
+    def add_value(self, name: str, value: str, undo: ExitStack) -> None:
+        if value not in self.get_values(name):
             # Registered before the write: git may fail after it has written the value.
-            undo.callback(config.unset, self.repository, name, value)
-            config.write(self.repository, name, value, add=True)
-            self._values.setdefault(_canonical_name(name), []).append(value)
+            undo.callback(config.unset_setting, self.repository, name, value)
+            config.write_setting(self.repository, name, value, add=True)
+            self._values.setdefault(_setting_key(name), []).append(value)
 
-    def drop(self, name: str, undo: ExitStack, value: str | None = None) -> bool:
-        old_values = self.values_of(name)
+    def unset(self, name: str, undo: ExitStack, value: str | None = None) -> bool:
+        old_values = self.get_values(name)
         removed = [old for old in old_values if value in (None, old)]
         if removed:
-            config.unset(self.repository, name, value)
+            config.unset_setting(self.repository, name, value)
             for old in reversed(removed):
-                undo.callback(config.write, self.repository, name, old, add=True)
-            self._values[_canonical_name(name)] = [old for old in old_values if old not in removed]
+                undo.callback(config.write_setting, self.repository, name, old, add=True)
+            self._values[_setting_key(name)] = [old for old in old_values if old not in removed]
         return bool(removed)
 
-    def add_missing(self, undo: ExitStack) -> list[str]:
+    def add_missing_settings(self, undo: ExitStack) -> list[str]:
         """Set git to copy notes and to pack unreachable objects; return the changes."""
-        set_by_init = self.values_of(SET_BY_INIT)
+        set_by_init = self.get_values(SET_BY_INIT)
         additions = [] if self.rewrites_notes else [(REWRITE_REF, OUR_NOTES)]
         # The mode applies to all notes refs, and would sort lines in the user's notes.
         foreign_refs = {*self._everywhere.get(REWRITE_REF.lower(), [])} - {NOTES, OUR_NOTES}
         user_has_mode = bool(foreign_refs or self._everywhere.get(_REWRITE_MODE.lower()))
         may_set_mode = _REWRITE_MODE in set_by_init or not user_has_mode
         copies_notes = REWRITE_REF in set_by_init or bool(additions)
-        if copies_notes and may_set_mode and not self.values_of(_REWRITE_MODE):
+        if copies_notes and may_set_mode and not self.get_values(_REWRITE_MODE):
             additions.append((_REWRITE_MODE, _SORTED_UNION))
         if _CRUFT_PACKS.lower() not in self._everywhere:
             additions.append((_CRUFT_PACKS, "true"))
         for name, _ in additions:
             # Recorded first: else `uninit` would not remove a setting of a killed `init`.
-            self.add(SET_BY_INIT, name, undo)
+            self.add_value(SET_BY_INIT, name, undo)
         for name, value in additions:
-            self.add(name, value, undo)
+            self.add_value(name, value, undo)
         return [f"added {name} = {value} to the configuration" for name, value in additions]
 
 
 def _find_hooks_directory(repository: Repository) -> str:
     location_options = [] if repository.worktree is not None else ["-C", repository.git_dir]
     arguments = ("rev-parse", "--path-format=absolute", "--git-path", "hooks")
-    return os.path.realpath(repository.git.text(*location_options, *arguments))
+    return os.path.realpath(repository.git.run_for_text(*location_options, *arguments))
 
 
-def _resolve_directory(repository: Repository, path: str | None = None) -> str:
+def _resolve_hooks_path(repository: Repository, path: str | None = None) -> str:
     return os.path.realpath(os.path.join(repository.common_dir, path or "hooks"))
 
 
-def _canonical_name(name: str) -> str:
+def _setting_key(name: str) -> str:
     section, _, remainder = name.partition(".")
     subsection, dot, key = remainder.rpartition(".")
     return f"{section.lower()}.{subsection}{dot}{key.lower()}"
@@ -151,17 +151,17 @@ _BESIDE_ADVICE += f"to add gitckpt's hook files in this clone: {BESIDE}"
 
 
 @dataclass(frozen=True, slots=True)
-class Manager:
+class HookManager:
     name: str  # one of the names above; `_HOOKS_PATH` if the user chose the directory
     hooks_dir: str  # real path, as `.git/hooks` may be a link
     worktree: str | None
     # Whether gitckpt must not write there: a manager does, or the directory is not in `.git`.
     is_foreign: bool
 
-    def calls(self, event: str) -> bool:
-        return any(calls(path, event) for path in self.files(event))
+    def calls_hook(self, event: str) -> bool:
+        return any(calls_hook(path, event) for path in self.files_at(event))
 
-    def files(self, event: str) -> list[str]:
+    def files_at(self, event: str) -> list[str]:
         """Return the files that may call gitckpt at an event, the recommended one first."""
         top, paths = self.worktree, []
         if top is not None and self.name == _HUSKY:
@@ -172,32 +172,32 @@ class Manager:
             paths = [os.path.join(top, _PRE_COMMIT_FILE)]
         return [*paths, os.path.join(self.hooks_dir, event)]
 
-    def repeated_call(self, event: str) -> str:
-        return f"{event} calls gitckpt twice; remove the call from {self.files(event)[0]}"
+    def advise_one_call(self, event: str) -> str:
+        return f"{event} calls gitckpt twice; remove the call from {self.files_at(event)[0]}"
 
-    def line(self, event: str) -> str:
+    def line_to_add(self, event: str) -> str:
         if self.name == _LEFTHOOK:
             return f"run: git ckpt hook {event} {{0}} || :"
         if self.name == PRE_COMMIT and event in _PRE_COMMIT_TYPES:
             command, variable = f"git ckpt hook {event}", PRE_COMMIT_ARGUMENTS[event]
             return f"entry: sh -c '{command} \"${variable}\"'" if variable else f"entry: {command}"
-        return call_line(event)
+        return shell_line(event)
 
-    def advice(self, events: Sequence[str], *, in_full: bool) -> list[str]:
+    def list_advice(self, events: Sequence[str], *, in_full: bool) -> list[str]:
         """Return lines that tell what to add to which file; more lines if `in_full`."""
         if not events:
             return []
         if self.name == _LEFTHOOK:
-            path = self.files(events[0])[0]
+            path = self.files_at(events[0])[0]
             advice = [f"lefthook owns the hooks; add to {path}, then run: lefthook install"]
             for event in events:
-                line = f"        {self.line(event)}"
+                line = f"        {self.line_to_add(event)}"
                 advice += [f"  {event}:", "    commands:", "      gitckpt:", line]
             return advice
         if self.name == PRE_COMMIT and in_full:
-            return [_BESIDE_ADVICE, *self._pre_commit_advice(events)]
+            return [_BESIDE_ADVICE, *self._advise_on_pre_commit(events)]
         if self.name == PRE_COMMIT:
-            path = self.files(_PRE_COMMIT_TYPES[0])[0]
+            path = self.files_at(_PRE_COMMIT_TYPES[0])[0]
             shared_advice = f"or add hooks for all clones to {path}: git ckpt init --hooks external"
             return [_BESIDE_ADVICE, shared_advice]
         if os.path.exists(self.hooks_dir) and not os.path.isdir(self.hooks_dir):
@@ -205,56 +205,53 @@ class Manager:
             return [f"git runs no hooks, as {self.hooks_dir} is not a directory; run: {cure}"]
         is_husky = self.name == _HUSKY
         reason = "husky owns the hooks" if is_husky else f"gitckpt does not write {self.hooks_dir}"
-        return self._file_advice(reason, events)
+        return self._advise_on_files(reason, events)
 
-    def _file_advice(self, reason: str, events: Sequence[str]) -> list[str]:
-        lines = [f"  {self.files(event)[0]}: {self.line(event)}" for event in events]
+    def _advise_on_files(self, reason: str, events: Sequence[str]) -> list[str]:
+        lines = [f"  {self.files_at(event)[0]}: {self.line_to_add(event)}" for event in events]
         action = "add these lines (begin a new file with #!/bin/sh, make it executable)"
         return [f"{reason}; {action}:", *lines] if lines else []
 
-    def _pre_commit_advice(self, events: Sequence[str]) -> list[str]:
+    def _advise_on_pre_commit(self, events: Sequence[str]) -> list[str]:
         supported = [event for event in events if event in _PRE_COMMIT_TYPES]
         lines = []
         if supported:
             type_options = " ".join(f"--hook-type {event}" for event in supported)
-            action = f"or add to {self.files(supported[0])[0]} below `repos:`"
-            lines = [
-                f"{action}, then run: pre-commit install {type_options}",
-                "  - repo: local",
-                "    hooks:",
-            ]
+            action = f"or add to {self.files_at(supported[0])[0]} below `repos:`"
+            command = f"pre-commit install {type_options}"
+            lines = [f"{action}, then run: {command}", "  - repo: local", "    hooks:"]
         for event in supported:
-            keys = [f"name: gitckpt {event}", self.line(event), "language: system"]
+            keys = [f"name: gitckpt {event}", self.line_to_add(event), "language: system"]
             keys += [f"stages: [{event}]", "always_run: true", "pass_filenames: false"]
             lines += [f"      - id: gitckpt-{event}", *(f"        {key}" for key in keys)]
         unsupported = [event for event in events if event not in supported]
-        return lines + self._file_advice("pre-commit does not support these hooks", unsupported)
+        return lines + self._advise_on_files("pre-commit does not support these hooks", unsupported)
 
 
-def _find_manager(repository: Repository) -> Manager:
+def _find_hook_manager(repository: Repository) -> HookManager:
     directory = _find_hooks_directory(repository)
-    name = _detect_manager(repository, directory)
-    return Manager(name or _HOOKS_PATH, directory, repository.worktree, is_foreign=bool(name))
+    name = _detect_hook_manager(repository, directory)
+    return HookManager(name or _HOOKS_PATH, directory, repository.worktree, is_foreign=bool(name))
 
 
-def call_line(event: str) -> str:
+def shell_line(event: str) -> str:
     """Return a shell line that calls gitckpt and succeeds even if gitckpt fails."""
     return f'git ckpt hook {event} "$@" || :'
 
 
-def calls(path: str, event: str) -> bool:
+def calls_hook(path: str, event: str) -> bool:
     """Return whether a file calls `git ckpt hook <event>` outside of comments."""
-    lines = _read_without_blocks(path).split(b"\n")
+    lines = _read_foreign_lines(path).split(b"\n")
     code = b"\n".join(line for line in lines if not line.lstrip().startswith((b"#", b"//")))
     return event.encode() in _CALL.findall(code)
 
 
-def _detect_manager(repository: Repository, hooks_dir: str) -> str | None:
+def _detect_hook_manager(repository: Repository, hooks_dir: str) -> str | None:
     if os.path.basename(hooks_dir) == ".husky" or hooks_dir.endswith("/.husky/_"):
         return _HUSKY
     # A hook manager that owns one active hook file may take over the other hooks, too.
     names = [name for name in sorted(names_in(hooks_dir)) if "." not in name]
-    all_hooks = b"\n".join(_read_without_blocks(os.path.join(hooks_dir, name)) for name in names)
+    all_hooks = b"\n".join(_read_foreign_lines(os.path.join(hooks_dir, name)) for name in names)
     if GENERATED_BY_PRE_COMMIT in all_hooks:
         return PRE_COMMIT
     if b"lefthook" in all_hooks:
@@ -270,7 +267,7 @@ def _detect_manager(repository: Repository, hooks_dir: str) -> str | None:
     # The tracked file does not prove that pre-commit is installed; calls of gitckpt in the file
     # count as proof.
     settings = os.path.join(repository.worktree, _PRE_COMMIT_FILE)
-    return PRE_COMMIT if any(calls(settings, event) for event in _PRE_COMMIT_TYPES) else None
+    return PRE_COMMIT if any(calls_hook(settings, event) for event in _PRE_COMMIT_TYPES) else None
 
 
 def _lefthook_files(worktree: str) -> list[str]:
@@ -281,9 +278,9 @@ def _lefthook_files(worktree: str) -> list[str]:
     return paths
 
 
-def _read_without_blocks(path: str) -> bytes:
+def _read_foreign_lines(path: str) -> bytes:
     try:
-        return without_blocks(regular.content(path, budget.FILE.size))
+        return files.remove_blocks(regular.read_content(path, budget.FILE.size))
     except OSError:
         return b""
 
@@ -305,7 +302,7 @@ class Installation:
     advice: list[str]  # lines that tell the user what to do next
 
 
-def install(
+def install_hooks(
     repository: Repository,
     *,
     version: tuple[int, ...],
@@ -315,28 +312,28 @@ def install(
 ) -> Installation:
     """Set up or repair the hooks that call gitckpt, and the copying of notes on amend."""
     settings = HookSettings(repository)
-    manager = _find_manager(repository)
+    manager = _find_hook_manager(repository)
     directory = manager.hooks_dir
     # A manager that was installed later, but left all blocks of gitckpt, is no conflict.
-    block_of_each = (_active_file(directory, event).block for event in EVENTS)
+    block_of_each = (_active_hook_file(directory, event).block for event in EVENTS)
     is_managed = manager.is_foreign and not all(block_of_each)
-    hook_mode = _pick_mode(mode, version, settings, is_managed=is_managed)
-    pin = _make_pin(python, package_dir)
+    hook_mode = _choose_hook_mode(mode, version, settings, is_managed=is_managed)
+    pin = _pin_python(python, package_dir)
     changes, advice = _plan_file_changes(settings, pin, directory, adds=hook_mode == "files")
     if hook_mode == "external":
-        missing_events = [event for event in EVENTS if not manager.calls(event)]
-        advice = manager.advice(missing_events, in_full=mode == hook_mode)
+        missing_events = [event for event in EVENTS if not manager.calls_hook(event)]
+        advice = manager.list_advice(missing_events, in_full=mode == hook_mode)
     elif hook_mode == "config":
-        advice = [manager.repeated_call(event) for event in EVENTS if manager.calls(event)]
+        advice = [manager.advise_one_call(event) for event in EVENTS if manager.calls_hook(event)]
     elif hook_mode == "none" and mode == "auto":
         cure = f"git config --unset {CHOSEN}, then {_INIT}"
         advice = [f"no hooks installed, as chosen before; to install them: {cure}"]
     with ExitStack() as undo:
         if hook_mode == "files":
-            _prepare_directory(settings, directory, undo)
-        sentences = files.apply_changes(changes, undo)
+            _prepare_hooks_dir(settings, directory, undo)
+        sentences = files.apply_file_changes(changes, undo)
         sentences += _set_hooks(settings, pin if hook_mode == "config" else None, undo)
-        sentences += settings.add_missing(undo)
+        sentences += settings.add_missing_settings(undo)
         settings.set(MODE, hook_mode, undo)
         if mode != "auto":
             settings.set(CHOSEN, "true", undo)
@@ -344,56 +341,56 @@ def install(
     return Installation(hook_mode, sentences, advice)
 
 
-def uninstall(repository: Repository) -> list[str]:
-    """Remove what `install` added; return a sentence for each change."""
+def uninstall_hooks(repository: Repository) -> list[str]:
+    """Remove what `install_hooks` added; return a sentence for each change."""
     settings = HookSettings(repository)
-    set_by_init = settings.values_of(SET_BY_INIT)
-    directory = _resolve_directory(repository, settings.last_value(DIRECTORY))
+    set_by_init = settings.get_values(SET_BY_INIT)
+    directory = _resolve_hooks_path(repository, settings.last_value(DIRECTORY))
     hooks_dir = _find_hooks_directory(repository)
-    changes, _ = _plan_file_changes(settings, Pin("", ""), hooks_dir, adds=False)
+    changes, _ = _plan_file_changes(settings, PinnedPython("", ""), hooks_dir, adds=False)
     with ExitStack() as undo:
-        sentences = files.apply_changes(changes, undo)
+        sentences = files.apply_file_changes(changes, undo)
         sentences += _set_hooks(settings, None, undo)
         for name, value in VALUES:
-            if name in set_by_init and settings.drop(name, undo, value):
+            if name in set_by_init and settings.unset(name, undo, value):
                 sentences.append(f"removed {name} = {value} from the configuration")
         for name in _OURS:
-            settings.drop(name, undo)
+            settings.unset(name, undo)
         undo.pop_all()
     if MADE_DIRECTORY in set_by_init and files.remove_directory(directory):
         sentences.append(f"removed the empty directory {directory}")
     return sentences
 
 
-def files_with_calls(repository: Repository) -> list[str]:
-    manager = _find_manager(repository)
-    paths = (path for event in EVENTS for path in manager.files(event) if calls(path, event))
+def files_calling_hook(repository: Repository) -> list[str]:
+    owner = _find_hook_manager(repository)
+    paths = (path for event in EVENTS for path in owner.files_at(event) if calls_hook(path, event))
     return list(dict.fromkeys(paths))
 
 
-def inspect(
+def inspect_hooks(
     repository: Repository,
     *,
     version: tuple[int, ...],
     python: str = sys.executable,
     package_dir: str = PACKAGE_DIR,
 ) -> list[Finding]:
-    """Return a finding for each hook that differs from what `install` set up."""
+    """Return a finding for each hook that differs from what `install_hooks` set up."""
     settings = HookSettings(repository)
     mode = settings.last_value(MODE)
     if mode not in _MODES[1:]:
         sentence = "gitckpt was never set up in this repository"
         return [Finding("hooks-not-installed", repository.common_dir, sentence, _INIT)]
-    owner = _find_manager(repository)
-    pin = _make_pin(python, package_dir)
+    owner = _find_hook_manager(repository)
+    pin = _pin_python(python, package_dir)
     findings: list[Finding] = []
     if mode == "config":
-        findings = _inspect_config(settings, version, pin, owner)
+        findings = _inspect_config_hooks(settings, version, pin, owner)
     elif mode == "files":
         findings = _inspect_files(settings, pin, owner)
     elif mode == "external":
         is_wanted = owner.is_foreign or settings.last_value(CHOSEN) is not None
-        uncalled = [event for event in EVENTS if not owner.calls(event)]
+        uncalled = [event for event in EVENTS if not owner.calls_hook(event)]
         findings = [_missing_external_call(owner, event, is_wanted=is_wanted) for event in uncalled]
     if not settings.rewrites_notes:
         sentence = "git does not copy links from commits to checkpoints on amend and rebase"
@@ -413,22 +410,22 @@ def predict_next_commit(repository: Repository, *, version: tuple[int, ...]) -> 
     if mode == "none":
         return mode
     other_events = [event for event in EVENTS if event != "post-commit"]
-    for finding in inspect(repository, version=version):
+    for finding in inspect_hooks(repository, version=version):
         is_other_event = any(event in finding.sentence for event in other_events)
         if finding.code in _MISSED and not is_other_event:
             return "missed"
     return "recorded"
 
 
-def _make_pin(python: str, package_dir: str) -> Pin:
+def _pin_python(python: str, package_dir: str) -> PinnedPython:
     if not python:
         hint = f"run the command as: python3 -m gitckpt {_INIT.removeprefix('git ckpt ')}"
         message = "the hooks need a Python interpreter, but sys.executable is empty"
         raise UsageError(message, hint=hint)
-    return Pin(os.path.abspath(python), os.path.abspath(package_dir))
+    return PinnedPython(os.path.abspath(python), os.path.abspath(package_dir))
 
 
-def _pick_mode(
+def _choose_hook_mode(
     mode: str, version: tuple[int, ...], settings: HookSettings, *, is_managed: bool
 ) -> str:
     if mode not in _MODES:
@@ -451,56 +448,56 @@ def _pick_mode(
 
 
 def _plan_file_changes(
-    settings: HookSettings, pin: Pin, hooks_dir: str, *, adds: bool
-) -> tuple[list[FileChange], list[str]]:
+    settings: HookSettings, pin: PinnedPython, hooks_dir: str, *, adds: bool
+) -> tuple[list[HookFileChange], list[str]]:
     """Return changes that remove blocks, or add them if `adds`; and lines of advice."""
-    changes: list[FileChange] = []
+    changes: list[HookFileChange] = []
     advice: list[str] = []
     repository, installed_dir = settings.repository, settings.last_value(DIRECTORY)
-    directories = (_resolve_directory(repository), _resolve_directory(repository, installed_dir))
+    directories = (_resolve_hooks_path(repository), _resolve_hooks_path(repository, installed_dir))
     for directory in dict.fromkeys((hooks_dir, *directories)):
         for event in EVENTS:
             if adds and directory == hooks_dir:
-                file = _active_file(directory, event)
-                change = None if file.obstacle else file.with_block(event, pin)
-                if file.obstacle and not calls(file.path, event):
-                    advice.append(f"{event}: {file.path} {file.obstacle}; add: {call_line(event)}")
+                file = _active_hook_file(directory, event)
+                change = None if file.obstacle else file.add_block(event, pin)
+                if file.obstacle and not calls_hook(file.path, event):
+                    advice.append(f"{event}: {file.path} {file.obstacle}; add: {shell_line(event)}")
             else:
                 file = files.read_hook(os.path.join(directory, event))
-                change = file.without_block(event)
-            asides = [files.read_hook(file.path + suffix).without_block(event) for suffix in _ASIDE]
+                change = file.remove_block(event)
+            asides = [files.read_hook(file.path + suffix).remove_block(event) for suffix in _ASIDE]
             changes += filter(None, (change, *asides))
     return changes, advice
 
 
-def _prepare_directory(settings: HookSettings, directory: str, undo: ExitStack) -> None:
+def _prepare_hooks_dir(settings: HookSettings, directory: str, undo: ExitStack) -> None:
     if not os.path.isdir(directory):
         # Recorded first: else `uninit` would not remove the directory of a killed `init`.
-        settings.add(SET_BY_INIT, MADE_DIRECTORY, undo)
+        settings.add_value(SET_BY_INIT, MADE_DIRECTORY, undo)
         files.make_directory(directory, undo)
     relative_path = os.path.relpath(directory, os.path.realpath(settings.repository.common_dir))
     # A path below the git directory is stored as relative, as it moves with the repository.
     path = directory if relative_path.startswith(os.pardir) else relative_path
-    is_default = directory == _resolve_directory(settings.repository)
+    is_default = directory == _resolve_hooks_path(settings.repository)
     settings.set(DIRECTORY, None if is_default else path, undo)
 
 
-def _set_hooks(settings: HookSettings, pin: Pin | None, undo: ExitStack) -> list[str]:
+def _set_hooks(settings: HookSettings, pin: PinnedPython | None, undo: ExitStack) -> list[str]:
     sentences = []
     for event in EVENTS:
         section = f"hook.gitckpt-{event}"
         values: list[tuple[str, str | None]] = [("command", None), ("event", None)]
         sentence = f"{event}: removed {section} from the configuration"
         if pin is not None:
-            values = [("event", event), ("command", pin.command(event))]
+            values = [("event", event), ("command", pin.make_command(event))]
             sentence = f"{event}: set {section} in the configuration"
         were_changed = [settings.set(f"{section}.{key}", value, undo) for key, value in values]
         sentences += [sentence] if any(were_changed) else []
     return sentences
 
 
-def _inspect_config(
-    settings: HookSettings, version: tuple[int, ...], pin: Pin, owner: Manager
+def _inspect_config_hooks(
+    settings: HookSettings, version: tuple[int, ...], pin: PinnedPython, owner: HookManager
 ) -> list[Finding]:
     if version < CONFIG_HOOKS_SINCE:
         version_text = ".".join(map(str, version))
@@ -511,24 +508,24 @@ def _inspect_config(
         section = f"hook.gitckpt-{event}"
         command = settings.last_value(f"{section}.command")
         switch = f"{section}.enabled"
-        if command is None or event not in settings.values_of(f"{section}.event"):
+        if command is None or event not in settings.get_values(f"{section}.event"):
             findings.append(_missing_call(section, f"{event} does not call gitckpt"))
-        elif not config.is_true((settings.values_of(switch) or ["true"])[-1]):
+        elif not config.is_true((settings.get_values(switch) or ["true"])[-1]):
             cure = f"git config --unset {switch}"
             findings.append(_missing_call(section, f"{switch} turns the hook {event} off", cure))
-        elif command != pin.command(event):
+        elif command != pin.make_command(event):
             findings.append(_outdated_call_finding(section, event, command))
-        if owner.calls(event):
-            findings.append(Finding("hook-twice", section, owner.repeated_call(event)))
+        if owner.calls_hook(event):
+            findings.append(Finding("hook-twice", section, owner.advise_one_call(event)))
     return findings
 
 
-def _inspect_files(settings: HookSettings, pin: Pin, owner: Manager) -> list[Finding]:
+def _inspect_files(settings: HookSettings, pin: PinnedPython, owner: HookManager) -> list[Finding]:
     findings = []
-    installed_dir = _resolve_directory(settings.repository, settings.last_value(DIRECTORY))
+    installed_dir = _resolve_hooks_path(settings.repository, settings.last_value(DIRECTORY))
     for event in EVENTS:
-        file = _active_file(owner.hooks_dir, event)
-        is_called = owner.calls(event)
+        file = _active_hook_file(owner.hooks_dir, event)
+        is_called = owner.calls_hook(event)
         if file.block is not None:
             if not file.is_executable:
                 sentence = f"git ignores {event}: the file is not executable"
@@ -537,7 +534,7 @@ def _inspect_files(settings: HookSettings, pin: Pin, owner: Manager) -> list[Fin
             if file.block not in (pin.block(event), pin.block(event, created=True)):
                 findings.append(_outdated_call_finding(file.path, event, os.fsdecode(file.block)))
             if is_called:
-                findings.append(Finding("hook-twice", file.path, owner.repeated_call(event)))
+                findings.append(Finding("hook-twice", file.path, owner.advise_one_call(event)))
         elif not is_called:
             findings.append(_missing_block_finding(file, event, installed_dir, owner.hooks_dir))
     return findings
@@ -554,7 +551,7 @@ def _missing_block_finding(file: HookFile, event: str, installed: str, directory
         return Finding("hook-shadowed", "core.hooksPath", sentence, _INIT)
     if file.obstacle:
         sentence = f"{event} does not call gitckpt: the file {file.obstacle}"
-        return _missing_call(file.path, sentence, call_line(event))
+        return _missing_call(file.path, sentence, shell_line(event))
     return _missing_call(file.path, f"{event} does not call gitckpt")
 
 
@@ -563,17 +560,17 @@ def _missing_call(where: str, sentence: str, cure: str = _INIT) -> Finding:
 
 
 def _outdated_call_finding(where: str, event: str, text: str) -> Finding:
-    pin = files.parse_pin(text)
+    pin = files.parse_pinned_python(text)
     if pin and not os.access(pin.python, os.X_OK):
         sentence = "the hooks need a Python interpreter that was removed"
         return Finding("interpreter-missing", pin.python, sentence, _INIT)
-    if pin and not os.path.isfile(pin.script):
+    if pin and not os.path.isfile(pin.script_path):
         sentence = "the hooks run a gitckpt that was removed"
-        return Finding("package-missing", pin.script, sentence, _INIT)
+        return Finding("package-missing", pin.script_path, sentence, _INIT)
     return Finding("hook-outdated", where, f"{event} calls gitckpt in an outdated form", _INIT)
 
 
-def _active_file(directory: str, event: str) -> HookFile:
+def _active_hook_file(directory: str, event: str) -> HookFile:
     """Return the hook file of an event; its `.legacy` file if that calls gitckpt."""
     file = files.read_hook(os.path.join(directory, event))
     renamed_file = files.read_hook(file.path + _ASIDE[0])
@@ -582,8 +579,8 @@ def _active_file(directory: str, event: str) -> HookFile:
     return renamed_file if is_generated and renamed_file.block is not None else file
 
 
-def _missing_external_call(owner: Manager, event: str, *, is_wanted: bool) -> Finding:
-    where = owner.files(event)[0]
+def _missing_external_call(owner: HookManager, event: str, *, is_wanted: bool) -> Finding:
+    where = owner.files_at(event)[0]
     shorter_cure = f"{BESIDE}; or " if owner.name == PRE_COMMIT else ""
-    cure = f"{shorter_cure}add to {where}: {owner.line(event)}" if is_wanted else _INIT
+    cure = f"{shorter_cure}add to {where}: {owner.line_to_add(event)}" if is_wanted else _INIT
     return Finding("hook-external-missing", where, f"{event} does not call gitckpt", cure)

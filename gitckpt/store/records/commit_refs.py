@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 
-from gitckpt.git.files.refs_stat import require_no_pipe
+from gitckpt.git.files.refs_stat import require_no_pipe_at_ref
 from gitckpt.git.objects.encoding import oid_length, parse_parents
 from gitckpt.git.process import GitError
-from gitckpt.git.refs import LockHeld, Update
+from gitckpt.git.refs import LockHeld, RefUpdate
 from gitckpt.model import ids, times
 from gitckpt.model.errors import CkptError
 from gitckpt.store.records.ref_names import KEEP
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from gitckpt.git.repository import Repository
 
-    Apply: TypeAlias = Callable[[list[Update]], None]
+    Apply: TypeAlias = Callable[[list[RefUpdate]], None]
     Needed: TypeAlias = Callable[[], Collection[str] | None]
 
 
@@ -42,33 +42,32 @@ class KeepRef:
 
     def __init__(self, repository: Repository, commit: str, *, is_retry: bool = False) -> None:
         self._repository, self.commit = repository, commit
-        self._parent_deletions: list[Update] = []
+        self._parent_deletions: list[RefUpdate] = []
         old_oid = read_oid(repository, KEEP + commit, is_retry=is_retry)
-        is_symbolic = old_oid == commit and _is_symbolic(repository, KEEP + commit)
-        self.update = Update(KEEP + commit, commit, old_oid, is_symbolic=is_symbolic)
+        is_symbolic = old_oid == commit and _is_symbolic_ref(repository, KEEP + commit)
+        self.update = RefUpdate(KEEP + commit, commit, old_oid, is_symbolic=is_symbolic)
         if old_oid == commit or commit.encode("ascii") in repository.read_shallow_and_grafts():
             return
-        object_ = next(repository.cat_file.contents([commit]))
+        object_ = next(repository.cat_file.read_contents([commit]))
         body = object_[2] if object_ else repository.git.run("cat-file", "commit", commit).out
         for parent in parse_parents(body):
             if read_oid(repository, KEEP + parent, is_retry=is_retry) == parent:
-                self._parent_deletions.append(Update(KEEP + parent, "", parent))
+                self._parent_deletions.append(RefUpdate(KEEP + parent, "", parent))
 
     def delete_parent_refs(self, apply: Apply) -> None:
-        """Delete the refs to the commit's parents, which the commit's own ref protects."""
         ref, commit = self.update.ref, self.commit
         try:
             path = os.path.join(self._repository.common_dir, ref)
             # Maintenance may have deleted the ref before the checkpoint needed it.
             if not os.path.isfile(path) and not read_oid(self._repository, ref):
-                apply([Update(ref, commit, "")])
+                apply([RefUpdate(ref, commit, "")])
             if self._parent_deletions:
-                apply([Update(ref, commit, commit), *self._parent_deletions])
+                apply([RefUpdate(ref, commit, commit), *self._parent_deletions])
         except CkptError:
             return  # maintenance deletes the superfluous refs
 
 
-def _is_symbolic(repository: Repository, ref: str) -> bool:
+def _is_symbolic_ref(repository: Repository, ref: str) -> bool:
     try:
         with open(os.path.join(repository.common_dir, ref), "rb") as file:
             return file.read(4) == b"ref:"
@@ -87,11 +86,8 @@ def is_locked(repository: Repository, ref: str) -> bool:
     return os.path.lexists(os.path.join(repository.common_dir, f"{ref}.lock"))
 
 
-def list_refs(repository: Repository) -> tuple[dict[str, str], set[str]]:
-    """List the refs `refs/keep/ckpt/<oid>`.
-
-    Returns the oid that each ref points to, by the oid in its name, and the oids of symbolic refs.
-    """
+def list_keep_refs(repository: Repository) -> tuple[dict[str, str], set[str]]:
+    """List the refs `refs/keep/ckpt/<oid>`."""
     format_ = "--format=%(objectname) %(refname) %(symref)"
     listing = repository.git.run("for-each-ref", format_, KEEP.rstrip("/")).out
     targets, symrefs = dict[str, str](), set[str]()
@@ -104,14 +100,15 @@ def list_refs(repository: Repository) -> tuple[dict[str, str], set[str]]:
     return targets, symrefs
 
 
-def create_refs(apply: Apply, values: Mapping[str, str], symbolic: Collection[str]) -> bool:
+def create_keep_refs(apply: Apply, values: Mapping[str, str], symbolic: Collection[str]) -> bool:
     """Point refs `refs/keep/ckpt/<oid>` to their oids; return False if one is blocked.
 
     `values` maps the oid in a ref's name to the oid that the ref points to now, or to "".
     """
     wrong_oids = [oid for oid, target in values.items() if target != oid or oid in symbolic]
     updates = {
-        oid: Update(KEEP + oid, oid, values[oid], is_symbolic=oid in symbolic) for oid in wrong_oids
+        oid: RefUpdate(KEEP + oid, oid, values[oid], is_symbolic=oid in symbolic)
+        for oid in wrong_oids
     }
     while updates:
         try:
@@ -128,9 +125,9 @@ def create_refs(apply: Apply, values: Mapping[str, str], symbolic: Collection[st
 def read_oid(repository: Repository, ref: str, *, is_retry: bool = False) -> str:
     """Return the oid that a ref points to; "" if the ref does not exist.
 
-    If `is_retry` is false, a packed ref to a missing object also gives "": asking git is slow.
+    The first try also returns "" for a packed ref to a missing object; a retry asks git, slowly.
     """
-    require_no_pipe(repository, ref)
+    require_no_pipe_at_ref(repository, ref)
     if (object_info := repository.cat_file.info(ref)) is not None:
         return object_info[0]
     if not is_retry and not os.path.isfile(os.path.join(repository.common_dir, ref)):
@@ -140,25 +137,22 @@ def read_oid(repository: Repository, ref: str, *, is_retry: bool = False) -> str
     return repository.git.run(*command, ok=(0, 1, 128)).out.decode("ascii").strip()
 
 
-def update_refs(repository: Repository, apply: Apply, needed: Needed) -> None:
-    """Create refs that protect the needed commits from `git gc`; delete other refs.
-
-    `needed` returns the commits of all checkpoints, or None if a checkpoint is unreadable.
-    """
+def update_keep_refs(repository: Repository, apply: Apply, needed: Needed) -> None:
+    """Create refs that protect the needed commits from `git gc`; delete other refs."""
     from gitckpt.git import graph
 
-    targets, symrefs = list_refs(repository)
+    targets, symrefs = list_keep_refs(repository)
     valid_oids = [oid for oid, target in targets.items() if target == oid and oid not in symrefs]
     # A ref whose commit is gone is not being written, and makes every gc fail.
     young_oids = [oid for oid in valid_oids if is_recently_written(repository, KEEP + oid)]
-    needed_oids = set(repository.cat_file.list_existing(young_oids))
+    needed_oids = set(repository.cat_file.list_existing_objects(young_oids))
     linked_oids = needed()
     needed_oids |= set(valid_oids if linked_oids is None else linked_oids)
     try:
-        newest_oids = graph.find_newest(repository.git, needed_oids)
+        newest_oids = graph.find_independent_commits(repository.git, needed_oids)
     except GitError:
         return
-    if not create_refs(apply, {oid: targets.get(oid, "") for oid in newest_oids}, symrefs):
+    if not create_keep_refs(apply, {oid: targets.get(oid, "") for oid in newest_oids}, symrefs):
         return  # delete nothing: the old refs keep these commits alive
     unneeded_oids = [
         oid
@@ -169,9 +163,10 @@ def update_refs(repository: Repository, apply: Apply, needed: Needed) -> None:
         and not is_locked(repository, KEEP + oid)
     ]
     if unneeded_oids:
-        unchanged_refs = [Update(KEEP + oid, oid, oid) for oid in newest_oids]
-        apply([*unchanged_refs, *(Update(KEEP + oid, "", oid) for oid in unneeded_oids)])
+        unchanged_refs = [RefUpdate(KEEP + oid, oid, oid) for oid in newest_oids]
+        apply([*unchanged_refs, *(RefUpdate(KEEP + oid, "", oid) for oid in unneeded_oids)])
         # A checkpoint recorded meanwhile may have relied on a ref that was just deleted.
         new_oids = {oid for oid in needed() or () if is_full_oid(repository, oid)} - needed_oids
-        lost_oids = graph.outside(repository.git, new_oids, newest_oids)
-        create_refs(apply, {oid: read_oid(repository, KEEP + oid) for oid in lost_oids}, symrefs)
+        lost_oids = graph.find_commits_outside(repository.git, new_oids, newest_oids)
+        old_values = {oid: read_oid(repository, KEEP + oid) for oid in lost_oids}
+        create_keep_refs(apply, old_values, symrefs)

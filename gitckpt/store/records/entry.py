@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from types import NoneType
 
-from gitckpt.model import ids, times
-from gitckpt.model.arguments import require, require_number, require_storable, require_text, strings
+from gitckpt.model import arguments, ids, times
+from gitckpt.model.arguments import as_strings, require_no_surrogates, require_text, require_type
 from gitckpt.model.checkpoint import IMPORT, PHASE, WITHIN, Checkpoint
-from gitckpt.model.phase import NOT_PHASES, split
+from gitckpt.model.phase import NOT_PHASES, split_label
 from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
@@ -57,12 +57,12 @@ class CheckpointInfo:
     @property
     def phase_name(self) -> str:
         """The phase, which is the label without the status at the end."""
-        return split(self.label)[0]
+        return split_label(self.label)[0]
 
     @property
     def status(self) -> str:
         """The status at the end of the label; "" if the label has no status."""
-        return split(self.label)[1]
+        return split_label(self.label)[1]
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, oid: str) -> Self:
@@ -87,7 +87,6 @@ def join_submodules(checkpoint: Checkpoint) -> str:
 
 
 def list_references(checkpoint: Checkpoint) -> list[tuple[str, str]]:
-    """List a document's keys (except `parent`) that name checkpoints, with the ids."""
     ids_by_key = {"forked_from": checkpoint.forked_from, "rewound_to": checkpoint.rewound_to}
     if checkpoint.attempt is not None:
         ids_by_key["attempt.began"] = checkpoint.attempt.began
@@ -126,21 +125,21 @@ class Query:
     def __post_init__(self) -> None:
         for name in ("run", "git_sha", "phase", "status", "label"):
             require_text(name, getattr(self, name), may_be_none=True)
-            require_storable(name, getattr(self, name))
+            require_no_surrogates(name, getattr(self, name))
         if self.git_sha:
             ids.require_oid_or_unborn(self.git_sha)
         for name in ("since", "until", "limit", "skip"):
             number = getattr(self, name)
-            require_number(name, number, may_be_none=True)
+            arguments.require_number(name, number, may_be_none=True)
             if number is not None:
                 object.__setattr__(self, name, min(number, _MOST))
         for name in ("in_run", "by_agent"):
-            require(name, getattr(self, name), (bool, NoneType), "True or False")
+            require_type(name, getattr(self, name), (bool, NoneType), "True or False")
         for name in ("runs", "ids", "triggers"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, strings(name, getattr(self, name)))
+                object.__setattr__(self, name, as_strings(name, getattr(self, name)))
                 for member in getattr(self, name):
-                    require_storable(name, member)
+                    require_no_surrogates(name, member)
 
 
 FIELDS = tuple(CheckpointInfo.__slots__)
@@ -186,7 +185,7 @@ def is_made_by_driver(entry: CheckpointInfo) -> bool:
 
 
 def reports_status(entry: CheckpointInfo) -> bool:
-    return entry.trigger not in WITHIN and split(entry.label)[0] not in _SILENT_PHASES
+    return entry.trigger not in WITHIN and split_label(entry.label)[0] not in _SILENT_PHASES
 
 
 # Number of all checkpoints, then that of each run with its first one (MIN() selects that row).
@@ -203,18 +202,18 @@ _HEX = tuple(map(FIELDS.index, ("oid", "git_sha", "tree")))
 def to_row(checkpoint: Checkpoint, oid: str) -> tuple[Value | None, ...]:
     entry = CheckpointInfo.of(checkpoint, oid)
     column_values = [getattr(entry, name) for name in FIELDS]
-    column_values[_ID] = ids.to_bytes(entry.id)
+    column_values[_ID] = ids.id_to_bytes(entry.id)
     for column in _HEX:
         if column_values[column] is not None:
             column_values[column] = bytes.fromhex(column_values[column])
-    if times.is_canonical(entry.timestamp):
+    if times.is_canonical_timestamp(entry.timestamp):
         column_values[_TIMESTAMP] = None
     return (*column_values, checkpoint.phase_name, checkpoint.status, entry.time)
 
 
 def from_row(row: Sequence[Any]) -> CheckpointInfo:
     field_values = list(row)
-    field_values[_ID] = ids.from_bytes(field_values[_ID])
+    field_values[_ID] = ids.id_from_bytes(field_values[_ID])
     for column in _HEX:
         if field_values[column] is not None:
             field_values[column] = field_values[column].hex()
@@ -225,14 +224,14 @@ def from_row(row: Sequence[Any]) -> CheckpointInfo:
 
 
 def to_id_bytes(text: str) -> bytes | None:
-    return ids.to_bytes(text) if ids.is_id(text) else None
+    return ids.id_to_bytes(text) if ids.is_checkpoint_id(text) else None
 
 
 # Conditions that partial indexes of the index file have.
 _LITERAL = ("status = ?", "trigger = ?")
 
 
-def build_condition(query: Query) -> tuple[str, list[Value]]:
+def build_sql_condition(query: Query) -> tuple[str, list[Value]]:
     conditions, sql_values, triggers = [], list[Value](), query.triggers
     trigger = triggers[0] if triggers is not None and len(triggers) == 1 else None
     for condition, value in (

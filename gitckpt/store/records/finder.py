@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from gitckpt.git.files.refs_stat import read_loose
-from gitckpt.git.notes import Notes
+from gitckpt.git.files.refs_stat import read_loose_ref
+from gitckpt.git.notes import GitNotes
 from gitckpt.git.objects import diff
 from gitckpt.git.repository import Repository
 from gitckpt.model import budget, ids, note
-from gitckpt.model.arguments import closest, require_text
+from gitckpt.model.arguments import closest_word, require_text
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import AmbiguousError, CkptError, NotFoundError, UsageError
-from gitckpt.model.skip_invalid import read_safely
+from gitckpt.model.skip_invalid import read_or_raise_invalid
 from gitckpt.store import local_checkpoints, notes
 from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import heads, ref_names
@@ -24,32 +24,34 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
 
     Linked: TypeAlias = Callable[[str], Infos]  # the checkpoints of a commit
     Pick: TypeAlias = Callable[[Infos, Repository], Iterator[CheckpointInfo]]
 
 
-def count_changes(repository: Repository, index: Index, entries: Infos) -> dict[str, int]:
+def count_changed_files(repository: Repository, index: Index, entries: Infos) -> dict[str, int]:
     counts = {entry.id: entry.changed for entry in entries if entry.changed is not None}
     uncounted = [entry for entry in entries if entry.changed is None and entry.tree]
     name_pairs = [(f"{entry.tree}:files", f"{entry.git_sha}^{{tree}}") for entry in uncounted]
     unique = list(dict.fromkeys(name for pair in name_pairs for name in pair if name != "^{tree}"))
-    contents = repository.cat_file.contents(unique)
+    contents = repository.cat_file.read_contents(unique)
     tree_oids = {name: read[0] for name, read in zip(unique, contents, strict=True) if read}
     tree_oids["^{tree}"] = ""  # unborn
     ids_of: dict[tuple[str, str], list[str]] = {}
-    expansion = diff.Expansion(repository, budget.SNAPSHOT)
+    expansion = diff.DiffCounter(repository, budget.SNAPSHOT)
     for entry, (name, base_name) in zip(uncounted, name_pairs, strict=True):
         files_tree, base_tree = tree_oids.get(name), tree_oids.get(base_name)
-        if files_tree is None or base_tree is None or expansion.is_beyond(base_tree, files_tree):
+        if files_tree is None or base_tree is None:
+            continue
+        if expansion.exceeds_path_limit(base_tree, files_tree):
             continue
         # One unreadable tree would end git before it has counted the others.
         if not expansion.met_unreadable_tree(base_tree, files_tree):
             ids_of.setdefault((base_tree, files_tree), []).append(entry.id)
     count_of = diff.count_differences(repository, ids_of)
     if totals := [(id_, count_of[pair]) for pair, members in ids_of.items() for id_ in members]:
-        index.remember_changed(totals)
+        index.remember_changed_counts(totals)
     return counts | dict(totals)
 
 
@@ -64,36 +66,38 @@ def find_id(text: str, repository: Repository, index: Index, linked: Linked) -> 
     if not text.strip():
         raise UsageError("the id is empty", hint=_LIST)
     if text == LATEST:
-        return find_latest(repository, index).id
+        return find_latest_checkpoint(repository, index).id
     if text == LATEST_ANY:
         return _find_latest_of_all(repository, index)
     checkpoint_id, run = _resolve(text, repository, index)
-    if run is not None and (newest_entry := heads.find_newest(index, repository, run)):
+    if run is not None and (newest_entry := heads.find_newest_of_run(index, repository, run)):
         return newest_entry.id
     if checkpoint_id := checkpoint_id or _find_by_revision(text, repository, linked):
         return checkpoint_id
     raise _not_found_error(text, index)
 
 
-def find_linked(commit: str, repository: Repository, objects: Objects, index: Index) -> Infos:
+def find_linked(
+    commit: str, repository: Repository, objects: ObjectDatabase, index: Index
+) -> Infos:
     """List the checkpoints of a commit, and of commits amended or rebased into it."""
     ids.require_oid_or_unborn(commit)
     # The pending lines first: if they are written meanwhile, they are in the notes.
-    pending_lines = notes.pending(repository)[0].get(commit, [])
-    lines = Notes(repository, objects, ref_names.NOTES).lines([commit]).get(commit, [])
-    entries = index.select(Query(ids=list(map(note.link_id, (*lines, *pending_lines)))))
+    pending_lines = notes.list_pending_links(repository)[0].get(commit, [])
+    lines = GitNotes(repository, objects, ref_names.NOTES).read_note_lines([commit]).get(commit, [])
+    entries = index.select(Query(ids=list(map(note.leading_id, (*lines, *pending_lines)))))
     # The note also lists checkpoints of the commits it replaced; a full note lacks some of them.
-    commits = {commit, *(entry.git_sha for entry in entries if note.has_more(lines))} - {""} or {""}
+    replaced = {entry.git_sha for entry in entries if note.note_omits_older(lines)}
+    commits = {commit, *replaced} - {""} or {""}
     entry_ids = [entry.id for oid in commits for entry in index.select(Query(git_sha=oid))]
     return index.select(Query(ids=[*(entry.id for entry in entries), *entry_ids]))
 
 
-def find_latest(repository: Repository, index: Index) -> CheckpointInfo:
-    """Return the newest checkpoint (no safety checkpoint) of the worktree or its run."""
-    if newest_entry := _find_newest(index, repository, _pick_from_worktree):
+def find_latest_checkpoint(repository: Repository, index: Index) -> CheckpointInfo:
+    if newest_entry := _find_newest_picked(index, repository, _pick_from_worktree):
         return newest_entry
-    local, key = LocalCheckpoints.read(repository), local_checkpoints.worktree_key(repository)
-    if any(local.was_captured_in(id_, key) for id_ in local.replaced(index.oids())):
+    local, key = (LocalCheckpoints.read(repository), local_checkpoints.worktree_key(repository))
+    if any(local.was_captured_in(id_, key) for id_ in local.replaced_oids(index.oids_by_id())):
         hint = "restore the checkpoints that were written here: git ckpt verify --repair"
         raise NotFoundError("a fetch has replaced the checkpoints of this worktree", hint=hint)
     if not index.select(Query(limit=1)):
@@ -104,7 +108,7 @@ def find_latest(repository: Repository, index: Index) -> CheckpointInfo:
 
 def _find_latest_of_all(repository: Repository, index: Index) -> str:
     # Not a fetched one, which can have any date.
-    if newest_entry := _find_newest(index, repository, _pick_local):
+    if newest_entry := _find_newest_picked(index, repository, _pick_local):
         return newest_entry.id
     if not LocalCheckpoints.read(repository):  # a fresh clone: nothing is listed as written here
         for entry in index.select(Query(in_run=False)):
@@ -116,7 +120,7 @@ def _find_latest_of_all(repository: Repository, index: Index) -> str:
     raise _no_checkpoints_error()
 
 
-def _find_newest(index: Index, repository: Repository, pick: Pick) -> CheckpointInfo | None:
+def _find_newest_picked(index: Index, repository: Repository, pick: Pick) -> CheckpointInfo | None:
     matches = (pick(index.select(Query(limit=limit)), repository) for limit in (_FIRST, None))
     return next(chain.from_iterable(matches), None)
 
@@ -127,13 +131,14 @@ def _no_checkpoints_error() -> NotFoundError:
 
 def _pick_local(entries: Infos, repository: Repository) -> Iterator[CheckpointInfo]:
     local_ids = LocalCheckpoints.read(repository, [entry.id for entry in entries])
-    return (entry for entry in entries if entry.trigger != SAFETY and local_ids.is_ours(entry))
+    chosen = (entry for entry in entries if entry.trigger != SAFETY)
+    return filter(local_ids.is_written_here, chosen)
 
 
 def _pick_from_worktree(entries: Infos, repository: Repository) -> Iterator[CheckpointInfo]:
     own_checkpoints = LocalCheckpoints.read(repository, [entry.id for entry in entries])
     worktree_key = local_checkpoints.worktree_key(repository)
-    owner = ref_names.read_owner(repository.git_dir)
+    owner = ref_names.read_worktree_owner(repository.git_dir)
     for entry in _pick_local(entries, repository):
         is_of_run = owner is not None and owner.run is not None and owner.run == entry.run
         if is_of_run or own_checkpoints.was_captured_in(entry.id, worktree_key):
@@ -148,9 +153,10 @@ def resolve_run(text: str, repository: Repository, index: Index) -> str | None:
 def _resolve(text: str, repository: Repository, index: Index) -> tuple[str | None, str | None]:
     lowered_text = text.lower()
     ref = ref_names.CHECKPOINTS + lowered_text
-    if ids.is_id(lowered_text) and (read_loose(repository, ref) or repository.cat_file.info(ref)):
+    is_id = ids.is_checkpoint_id(lowered_text)
+    if is_id and (read_loose_ref(repository, ref) or repository.cat_file.info(ref)):
         return lowered_text, None  # needs no new process
-    checkpoint_ids = _list_checkpoints(lowered_text, repository)
+    checkpoint_ids = _list_ids_starting_with(lowered_text, repository)
     if lowered_text in checkpoint_ids:
         return lowered_text, None  # an exact id wins, even if runs cannot be listed
     try:
@@ -171,8 +177,8 @@ def _ambiguous_error(text: str, candidates: list[str]) -> AmbiguousError:
     return AmbiguousError(problem, candidates[:10], hint="give more characters of the id")
 
 
-def _list_checkpoints(text: str, repository: Repository) -> list[str]:
-    if not ids.is_id_prefix(text):
+def _list_ids_starting_with(text: str, repository: Repository) -> list[str]:
+    if not ids.is_checkpoint_id_prefix(text):
         return []
     pattern = f"{ref_names.CHECKPOINTS}{text}*"
     listing = repository.git.run("for-each-ref", "--format=%(refname)", pattern).out
@@ -183,12 +189,13 @@ def _list_checkpoints(text: str, repository: Repository) -> list[str]:
 def _find_runs(text: str, index: Index) -> list[str]:
     if len(text) < ids.MIN_PREFIX or not text[:1].isdigit():
         return []
-    return [run for run in read_safely(ref_names.CHECKPOINTS, index.runs) if run.startswith(text)]
+    runs = read_or_raise_invalid(ref_names.CHECKPOINTS, index.list_runs)
+    return [run for run in runs if run.startswith(text)]
 
 
 def _find_by_revision(text: str, repository: Repository, linked: Linked) -> str | None:
     try:
-        commit = repository.commit(text)
+        commit = repository.resolve_commit(text)
     except NotFoundError:
         return None
     if not (entries := linked(commit)):
@@ -207,8 +214,8 @@ def _find_by_revision(text: str, repository: Repository, linked: Linked) -> str 
 
 def _not_found_error(text: str, index: Index) -> NotFoundError:
     recent_ids = [entry.id for entry in index.select(Query(limit=1000))]
-    known = [LATEST, LATEST_ANY, *index.runs(), *recent_ids]
-    similar = closest(text, [*known, *(name[: len(text)] for name in known)], likeness=0.7)
+    known = [LATEST, LATEST_ANY, *index.list_runs(), *recent_ids]
+    similar = closest_word(text, [*known, *(name[: len(text)] for name in known)], likeness=0.7)
     hint = _LIST
     if similar:
         hint = f"did you mean {next(name for name in known if name.startswith(similar))}?"
@@ -218,12 +225,12 @@ def _not_found_error(text: str, index: Index) -> NotFoundError:
 
 
 def find_run(text: str, index: Index) -> str:
-    all_runs = index.runs()
+    all_runs = index.list_runs()
     matching_runs = [run for run in all_runs if text and run.startswith(text)]
     if len(matching_runs) > 1 and text not in all_runs:
         raise _ambiguous_error(text, matching_runs)
     if matching_runs:
         return text if text in all_runs else matching_runs[0]
-    similar_run = closest(text, all_runs, likeness=0.7)
+    similar_run = closest_word(text, all_runs, likeness=0.7)
     hint = f"did you mean {similar_run}?" if similar_run else "list the runs: git ckpt runs"
     raise NotFoundError(f"no run is named {text!r}", hint=hint)

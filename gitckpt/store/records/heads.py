@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Collection, Iterable
 
 from gitckpt.git import leftovers, lock
-from gitckpt.git.refs import RefMoved, Refs, Update
+from gitckpt.git.refs import RefMoved, Refs, RefUpdate
 from gitckpt.model import ids, times
 from gitckpt.model.arguments import join_first
 from gitckpt.model.errors import BusyError, NotFoundError
@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.records.entry import CheckpointInfo
@@ -34,18 +34,18 @@ def _select_entries(index: Index, **criteria: Any) -> list[CheckpointInfo]:
     return index.select(Query(**criteria))
 
 
-def list_checkpoints(index: Index, repository: Repository, run: str) -> list[CheckpointInfo]:
-    """List a run's checkpoints, newest first; fetched ones only if all are fetched."""
+def list_run_checkpoints(index: Index, repository: Repository, run: str) -> list[CheckpointInfo]:
+    """List a run's checkpoints, newest first; fetched ones only if none was made here."""
     entries = _select_entries(index, run=run)  # also fetched ones, which must not decide anything
-    local_oids = local_checkpoints.local_oids(repository, run)
+    local_oids = local_checkpoints.read_local_oids(repository, run)
     return [entry for entry in entries if entry.oid in local_oids] or entries
 
 
-def find_newest(index: Index, repository: Repository, run: str) -> CheckpointInfo | None:
-    """Return the run's newest checkpoint: a fetched one only if all are fetched."""
+def find_newest_of_run(index: Index, repository: Repository, run: str) -> CheckpointInfo | None:
     newest_entries = _select_entries(index, run=run, limit=1)
-    if newest_entries and not local_checkpoints.is_local(repository, run, newest_entries[0].oid):
-        newest_entries = list_checkpoints(index, repository, run)
+    is_local = local_checkpoints.is_document_local
+    if newest_entries and not is_local(repository, run, newest_entries[0].oid):
+        newest_entries = list_run_checkpoints(index, repository, run)
     return newest_entries[0] if newest_entries else None
 
 
@@ -61,13 +61,14 @@ def find_newest_by_run(
 ) -> dict[str, CheckpointInfo]:
     newest_by_run = {}
     for run, entries in group_by_run(index, runs).items():
-        oids = local_checkpoints.local_oids(repository, run)
+        oids = local_checkpoints.read_local_oids(repository, run)
         newest_by_run[run] = next((entry for entry in entries if entry.oid in oids), entries[0])
     return newest_by_run
 
 
-def find_head(lines: Iterable[bytes], run: str, objects: Objects, refs: Refs) -> Checkpoint | None:
-    """Return the first checkpoint of the run whose document's oid is in `lines`."""
+def find_run_head(
+    lines: Iterable[bytes], run: str, objects: ObjectDatabase, refs: Refs
+) -> Checkpoint | None:
     # If a hook is killed before it moves the head, the head is stale: the driver's next checkpoint
     # would get the same sequence number.
     for oid_line in lines:
@@ -75,42 +76,42 @@ def find_head(lines: Iterable[bytes], run: str, objects: Objects, refs: Refs) ->
         content = next(objects.read([oid])) if ids.is_oid(oid) else None
         if content is not None and content[0] == "blob":
             checkpoint = ref_names.parse_run_head(content, ref_names.RUNS + run)
-            if checkpoint.run == run and refs.read(ref_names.CHECKPOINTS + checkpoint.id) == oid:
+            ref = ref_names.CHECKPOINTS + checkpoint.id
+            if checkpoint.run == run and refs.read_ref(ref) == oid:
                 return checkpoint
     return None
 
 
 @dataclass(slots=True)
-class Heads:
+class RunHeads:
     _refs: Refs
-    _objects: Objects
+    _objects: ObjectDatabase
     _index: Callable[[], Index]
     _is_local: Callable[[str, str], bool]  # takes a run and the oid of a document
-    _moved: set[str] = field(default_factory=set)  # runs that `move_up` has handled
+    _moved: set[str] = field(default_factory=set)  # runs that `move_head_up` has handled
 
     def read(self, run: str) -> Checkpoint:
         return self.read_head(run)[1]
 
     def read_head(self, run: str) -> tuple[str, Checkpoint]:
-        """Return the oid that a run's head points to, and the checkpoint with this oid."""
         ref = ref_names.RUNS + ids.require_run_id(run)
-        if (oid := self._refs.read(ref)) is None:
+        if (oid := self._refs.read_ref(ref)) is None:
             raise NotFoundError(f"no run {run}", hint="list the runs: git ckpt runs")
         return oid, ref_names.parse_run_head(next(self._objects.read([oid])), ref)
 
-    def is_local(self, run: str) -> bool:
-        oid = self._refs.read(ref_names.RUNS + run) if ids.is_run_id(run) else None
+    def is_head_local(self, run: str) -> bool:
+        oid = self._refs.read_ref(ref_names.RUNS + run) if ids.is_run_id(run) else None
         return oid is not None and self._is_local(run, oid)
 
-    def move_up_and_read(self, run: str) -> Checkpoint:
-        self.move_up(run)
+    def move_head_up_and_read(self, run: str) -> Checkpoint:
+        self.move_head_up(run)
         return self.read(run)
 
-    def move_up(self, run: str) -> None:
+    def move_head_up(self, run: str) -> None:
         """Move a run's head to the newest checkpoint if a power cut left it behind."""
         ref = ref_names.RUNS + ids.require_run_id(run)
         candidates = _select_entries(self._index(), run=run, limit=1)
-        old = self._refs.read(ref)
+        old = self._refs.read_ref(ref)
         if candidates and candidates[0].oid != old and not self._is_local(run, candidates[0].oid):
             # A head that was written here only moves to checkpoints written here.
             entries_of_run = _select_entries(self._index(), run=run)
@@ -121,25 +122,25 @@ class Heads:
             head = ref_names.parse_run_head(next(self._objects.read([old])), ref) if old else None
             if head is None or (head.sequence or 0) < (candidates[0].sequence or 0):
                 with contextlib.suppress(RefMoved):  # another process moved it up
-                    self._refs.update([Update(ref, candidates[0].oid, old or "")])
+                    self._refs.apply_updates([RefUpdate(ref, candidates[0].oid, old or "")])
         self._moved.add(run)
 
-    def move_up_once(self, run: str) -> None:
+    def move_head_up_once(self, run: str) -> None:
         if run not in self._moved:
-            self.move_up(run)
+            self.move_head_up(run)
 
-    def exists(self, run: str) -> bool:
+    def run_exists(self, run: str) -> bool:
         """Return whether a run exists; recreate its head if only the head is missing."""
-        if self._refs.read(ref_names.RUNS + run) is None:
-            self.move_up(run)
-        return self._refs.read(ref_names.RUNS + run) is not None
+        if self._refs.read_ref(ref_names.RUNS + run) is None:
+            self.move_head_up(run)
+        return self._refs.read_ref(ref_names.RUNS + run) is not None
 
-    def start(
+    def start_run(
         self, record: Callable[[], object], fields: dict[str, Any], instant: int, name: str
     ) -> None:
         for attempt in range(1, _STARTS):
-            fields["run"] = ids.make_run_id(times.to_stamp(instant), name, attempt)
-            if self._refs.read(ref_names.RUNS + fields["run"]) is None:
+            fields["run"] = ids.make_run_id(times.to_run_id_stamp(instant), name, attempt)
+            if self._refs.read_ref(ref_names.RUNS + fields["run"]) is None:
                 with contextlib.suppress(RefMoved):
                     record()
                     return
@@ -154,8 +155,9 @@ _PATIENCE = 2.0  # seconds to wait for other writers
 
 def clear_stale_locks(repository: Repository, tell: Callable[[str], None], blocking: str) -> bool:
     """Delete stale locks of gitckpt's refs; return whether file `blocking` is gone."""
-    if is_own_lock(repository, blocking):
-        if lock.is_held_here(os.path.join(repository.make_private_dir(), ref_names.WRITE_LOCK)):
+    if is_ref_lock(repository, blocking):
+        write_lock = os.path.join(repository.make_private_dir(), ref_names.WRITE_LOCK)
+        if lock.is_held_by_this_process(write_lock):
             discard_stale_locks(repository, tell)
         else:
             with ref_names.write_lock(repository, _PATIENCE) as is_locked:
@@ -166,13 +168,13 @@ def clear_stale_locks(repository: Repository, tell: Callable[[str], None], block
 
 def discard_stale_locks(repository: Repository, tell: Callable[[str], object]) -> None:
     """Delete and report stale locks of refs; the caller must hold `write_lock`."""
-    locks = leftovers.find_stale_locks(repository, list_locks(repository))
-    if paths := sorted(path for path, stat in locks.items() if leftovers.discard(path, stat)):
-        tell(f"removed {join_first(paths, 1)}: left behind by a killed git")
+    locks = leftovers.find_stale_locks(repository, list_ref_locks(repository))
+    deleted = [path for path, stat in locks.items() if leftovers.delete_if_unchanged(path, stat)]
+    if deleted:
+        tell(f"removed {join_first(sorted(deleted), 1)}: left behind by a killed git")
 
 
-def is_own_lock(repository: Repository, path: str) -> bool:
-    """Return whether a path is the lock file of one of gitckpt's refs."""
+def is_ref_lock(repository: Repository, path: str) -> bool:
     directory, file_name = os.path.split(path)
     parent = os.path.relpath(os.path.realpath(directory), os.path.realpath(repository.common_dir))
     ref = os.path.join(parent, file_name.removesuffix(_SUFFIX))
@@ -181,9 +183,9 @@ def is_own_lock(repository: Repository, path: str) -> bool:
     return file_name.endswith(_SUFFIX) and is_own_ref
 
 
-def list_locks(repository: Repository) -> list[str]:
+def list_ref_locks(repository: Repository) -> list[str]:
     lock_paths = [os.path.join(repository.common_dir, ref_names.NOTES + _SUFFIX)]
     for namespace in ref_names.OWN:
         for parent, _, file_names in os.walk(os.path.join(repository.common_dir, namespace)):
             lock_paths += [os.path.join(parent, file_name) for file_name in file_names]
-    return [path for path in lock_paths if is_own_lock(repository, path) and os.path.lexists(path)]
+    return [path for path in lock_paths if is_ref_lock(repository, path) and os.path.lexists(path)]

@@ -20,10 +20,10 @@ from gitckpt.git.objects.encoding import oid_length
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
-from gitckpt.model.arguments import require
+from gitckpt.model.arguments import require_type
 from gitckpt.model.codec import decode_summary
 from gitckpt.model.errors import InvalidCheckpoint, RepositoryError
-from gitckpt.model.skip_invalid import read_safely
+from gitckpt.model.skip_invalid import read_or_raise_invalid
 from gitckpt.store.records import entry, ref_names
 from gitckpt.store.records.entry import CheckpointInfo, Problem, Query, Value
 
@@ -31,7 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeAlias, TypeVar
 
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
 
     _T = TypeVar("_T")
     Take: TypeAlias = Callable[[Iterable[tuple[Any, ...]]], Any]
@@ -85,7 +85,7 @@ _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 _LISTED = re.compile(f"^([0-9a-f]+) {ref_names.CHECKPOINTS}({_UUID})$".encode(), re.MULTILINE)
 
 
-def connect(path: str) -> Connection:
+def connect_to_cache(path: str) -> Connection:
     # A store may be closed by another thread than the one that used it; SQLite allows that.
     connection = sqlite3.connect(path, PATIENCE, isolation_level=None, check_same_thread=False)
     try:
@@ -133,13 +133,12 @@ def delete_rows(connection: Connection, ids: Collection[bytes]) -> None:
             connection.execute(sql)
 
 
-def mark_unranked(connection: Connection, runs: Mapping[str, int]) -> None:
-    """Mark the checkpoints of each run from a sequence number on as not yet ranked."""
+def mark_checkpoints_unranked(connection: Connection, runs: Mapping[str, int]) -> None:
     connection.executemany("INSERT OR IGNORE INTO unranked VALUES (?, ?)", runs.items())
 
 
 def update_ranks(connection: Connection) -> None:
-    """Rank marked checkpoints by the latest timestamp in the run up to each of them."""
+    """Set the sort rank of new checkpoints: the latest time up to them in their run."""
     latest_times = dict(connection.execute(f"SELECT run, ({_RANK_BEFORE}) FROM {_UNRANKED}"))
     ranks = []
     joined_tables = f"{_UNRANKED} JOIN entry ON entry.run = each.run AND sequence >= first"
@@ -169,7 +168,7 @@ class Index:
     def __init__(
         self,
         repository: Repository,
-        objects: Objects,
+        objects: ObjectDatabase,
         refs: Refs,
         progress: Notify = lambda _: None,
     ) -> None:
@@ -181,60 +180,57 @@ class Index:
         self._mutex = threading.RLock()
 
     def select(self, query: Query | None = None) -> list[CheckpointInfo]:
-        """List the checkpoints that match a query, newest first; without a query, all."""
         query = Query() if query is None else query
-        require("query", query, Query, "a Query")
-        where_clause, sql_values = entry.build_condition(query)
+        require_type("query", query, Query, "a Query")
+        where_clause, sql_values = entry.build_sql_condition(query)
         limit = -1 if query.limit is None else query.limit
         sql = f"SELECT {', '.join(entry.FIELDS)} FROM entry{where_clause} {_NEWEST}"
         sql += f" LIMIT {limit:d} OFFSET {query.skip or 0:d}"
-        return [entry.from_row(row) for row in self._query(sql, sql_values)]
+        return [entry.from_row(row) for row in self._run_query(sql, sql_values)]
 
-    def problems(self) -> list[Problem]:
-        rows = self._query("SELECT id, sentence FROM problem ORDER BY id")
-        return [Problem(ref_names.CHECKPOINTS + ids.from_bytes(id_), text) for id_, text in rows]
+    def list_problems(self) -> list[Problem]:
+        rows = self._run_query("SELECT id, sentence FROM problem ORDER BY id")
+        return [Problem(ref_names.CHECKPOINTS + ids.id_from_bytes(id_), text) for id_, text in rows]
 
-    def oids(self) -> dict[str, str]:
-        return {ids.from_bytes(id_): oid.hex() for id_, oid in self._query(_STORED)}
+    def oids_by_id(self) -> dict[str, str]:
+        return {ids.id_from_bytes(id_): oid.hex() for id_, oid in self._run_query(_STORED)}
 
-    def runs(self) -> list[str]:
-        return [row[0] for row in self._query(entry.RUN_IDS)]
+    def list_runs(self) -> list[str]:
+        return [row[0] for row in self._run_query(entry.RUN_IDS)]
 
-    def commits(self) -> set[str] | None:
+    def list_commits(self) -> set[str] | None:
         """Return the commits of all checkpoints; None if a checkpoint is unreadable."""
         select_linked = "SELECT git_sha FROM entry WHERE length(git_sha) = ?"
         sql = f"SELECT NULL FROM problem UNION ALL {select_linked}"
         length = oid_length(self._repository.object_format)
         # Build the set as rows arrive: many checkpoints have the same commit.
-        oids = self._query(sql, [length], lambda rows: {oid and oid.hex() for (oid,) in rows})
+        oids = self._run_query(sql, [length], lambda rows: {oid and oid.hex() for (oid,) in rows})
         return None if None in oids else oids
 
-    def run_rows(self) -> list[tuple[Any, ...]]:
-        """Return a row with the columns of `entry.RUNS` for each run, newest run first."""
-        return [(*row[:2], ids.from_bytes(row[2]), *row[3:]) for row in self._query(entry.RUNS)]
+    def list_run_rows(self) -> list[tuple[Any, ...]]:
+        rows = self._run_query(entry.RUNS)
+        return [(*row[:2], ids.id_from_bytes(row[2]), *row[3:]) for row in rows]
 
-    def sizes(self) -> tuple[int, dict[str, tuple[int, str, str]]]:
-        """Count the checkpoints.
-
-        Returns the total, and by run the number and the first checkpoint with its document's oid.
-        """
-        (total_count, *_), *rows = self._query(entry.SIZES)
-        sizes = {run: (count, ids.from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows}
-        return total_count, sizes
+    def count_checkpoints(self) -> tuple[int, dict[str, tuple[int, str, str]]]:
+        """Count all checkpoints, and by run; with id and oid of the first one of each run."""
+        (total_count, *_), *rows = self._run_query(entry.SIZES)
+        by_run = {
+            run: (count, ids.id_from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows
+        }
+        return total_count, by_run
 
     def refresh(self) -> None:
-        self._query("SELECT 1")
+        self._run_query("SELECT 1")
 
     def access_cache(self, access: Callable[[Connection], _T], otherwise: _T) -> _T:
-        """Return the result of `access` to the cache, or `otherwise` if SQLite fails."""
         with self._mutex:
             try:
                 return access(self._open_or_reuse())
             except sqlite3.DatabaseError:
                 return otherwise
 
-    def remember_changed(self, counts: Iterable[tuple[str, int]]) -> None:
-        rows = [(count, ids.to_bytes(id_)) for id_, count in counts]
+    def remember_changed_counts(self, counts: Iterable[tuple[str, int]]) -> None:
+        rows = [(count, ids.id_to_bytes(id_)) for id_, count in counts]
         update_sql = "UPDATE entry SET changed = ? WHERE id = ?"
         self.access_cache(lambda connection: connection.executemany(update_sql, rows), None)
 
@@ -248,7 +244,7 @@ class Index:
                 self._connection.close()
                 self._connection = None
 
-    def _query(self, sql: str, values: Sequence[Value] = (), take: Take = list) -> Any:
+    def _run_query(self, sql: str, values: Sequence[Value] = (), take: Take = list) -> Any:
         def update_and_select(connection: Connection) -> Any:
             with connection:  # one transaction: another process may have seen older refs
                 self._update_to_refs(connection)
@@ -261,7 +257,7 @@ class Index:
                 return update_and_select(self._open_in_memory(error))
 
     def _update_to_refs(self, connection: Connection) -> None:
-        refs_state = refs_stat.read_state(self._repository, _DIRECTORY)
+        refs_state = refs_stat.read_refs_state(self._repository, _DIRECTORY)
         connection.execute("BEGIN")
         old_meta = _read_meta(connection)
         refs_marks = (refs_state.packed, refs_state.loose)
@@ -269,9 +265,9 @@ class Index:
             connection.rollback()
             self._update_from_listing(connection, refs_state)
 
-    def _update_from_listing(self, connection: Connection, state: refs_stat.State) -> None:
+    def _update_from_listing(self, connection: Connection, state: refs_stat.RefsState) -> None:
         # `state` was read before the listing: the next query detects a change during the listing.
-        listing = self._refs.list(_DIRECTORY, fields="%(objectname) %(refname)")
+        listing = self._refs.list_refs(_DIRECTORY, fields="%(objectname) %(refname)")
         listing_digest = hashlib.blake2b(listing).hexdigest()
         connection.execute("BEGIN IMMEDIATE")
         if _read_meta(connection).get("digest") != listing_digest:
@@ -292,14 +288,15 @@ class Index:
             connection.execute("DELETE FROM meta")
             connection.commit()  # others may write now
             count += _AT_ONCE
-            self._progress(
-                f"… reading checkpoints: {count:,} of {count + len(unread) - _AT_ONCE:,}"
-            )
+            total = count + len(unread) - _AT_ONCE
+            self._progress(f"… reading checkpoints: {count:,} of {total:,}")
             connection.execute("BEGIN IMMEDIATE")
         if count:
             self._progress("")
 
-    def _record_state(self, connection: Connection, state: refs_stat.State, digest: str) -> None:
+    def _record_state(
+        self, connection: Connection, state: refs_stat.RefsState, digest: str
+    ) -> None:
         connection.execute("DELETE FROM meta")
         # A missing object may reappear, so the next query must read it again.
         if connection.execute("SELECT 1 FROM problem WHERE may_pass").fetchone() is None:
@@ -314,10 +311,10 @@ class Index:
         oids = [oid.hex() for _, oid in refs]
         documents = ref_names.read_documents(self._repository, self._objects, oids)
         for (id_, oid), document in zip(refs, documents, strict=True):
-            ref = ref_names.CHECKPOINTS + ids.from_bytes(id_)
+            ref = ref_names.CHECKPOINTS + ids.id_from_bytes(id_)
             try:
                 document_bytes = ref_names.require_document(document, ref, oid.hex())
-                header = read_safely(ref, partial(decode_summary, document_bytes, ref))
+                header = read_or_raise_invalid(ref, partial(decode_summary, document_bytes, ref))
             except InvalidCheckpoint as error:
                 problems.append((id_, oid, error.message, document is None))
                 continue
@@ -325,7 +322,7 @@ class Index:
             if header.run is not None and header.sequence is not None:
                 starts[header.run] = min(header.sequence, starts.get(header.run, header.sequence))
         insert(connection, rows, problems)
-        mark_unranked(connection, starts)
+        mark_checkpoints_unranked(connection, starts)
 
     def _open_or_reuse(self) -> Connection:
         if self._connection is None:
@@ -333,7 +330,7 @@ class Index:
                 self._repository.make_private_dir()
                 with _OPENING:
                     private_dirs.ensure_file(self._path)  # SQLite's other files get the same mode
-                    self._connection = connect(self._path)
+                    self._connection = connect_to_cache(self._path)
             except (OSError, RepositoryError, sqlite3.DatabaseError) as error:
                 return self._open_in_memory(error)
         return self._connection
@@ -344,7 +341,7 @@ class Index:
         is_damaged = isinstance(error, sqlite3.DatabaseError)
         if is_damaged and not isinstance(error, sqlite3.OperationalError):
             self._delete_files()  # the next process creates it again
-        self._connection = connect(":memory:")
+        self._connection = connect_to_cache(":memory:")
         return self._connection
 
     def _delete_files(self) -> None:

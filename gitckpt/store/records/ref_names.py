@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.git.lock import Lock
+from gitckpt.git.lock import FileLock
 from gitckpt.git.objects.encoding import OVERSIZED
-from gitckpt.git.refs import Update
+from gitckpt.git.refs import RefUpdate
 from gitckpt.model import ids
-from gitckpt.model.note import format_link
+from gitckpt.model.note import format_note_line
 from gitckpt.model.values import dataclass
 from gitckpt.store import notes
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from gitckpt.git.objects.writer import Item, Items, Objects
+    from gitckpt.git.objects.writer import Item, Items, ObjectDatabase
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.records.entry import CheckpointInfo
@@ -55,67 +55,64 @@ SUBMODULES_FILE = "ckpt-submodules"  # exists until the submodules are checked o
 WRITE_LOCK = "write.lock"  # held while refs of gitckpt are written
 MAINTAINED = "maintained"  # mtime: last start of maintenance; line: its end and result
 MAINTENANCE_LOCK = "maintenance.lock"  # held during background tasks
-DRIVER = "driver"  # prefix of drivers' lock files (`leases.LockFiles`)
+DRIVER = "driver"  # prefix of drivers' lock files (`leases.DriverLockFiles`)
 FILES_LOCK = "files.{}.lock"  # held while files are restored into the worktree of the run `{}`
 
 # Seconds to wait for `WRITE_LOCK`. Writers then go on without it: old values in updates protect.
 PATIENCE = 10.0
 
 
-def write_lock(repository: Repository, patience: float | None = None) -> Lock:
+def write_lock(repository: Repository, patience: float | None = None) -> FileLock:
     """Return the lock of all writers of gitckpt's refs; `patience` is in seconds."""
     path = os.path.join(repository.make_private_dir(), WRITE_LOCK)
-    return Lock(path, PATIENCE if patience is None else patience)
+    return FileLock(path, PATIENCE if patience is None else patience)
 
 
 def make_link_lines(entries: Iterable[CheckpointInfo]) -> dict[str, list[str]]:
     lines_by_commit: dict[str, list[str]] = {}
     for entry in entries:
         if entry.git_sha:
-            line = format_link(entry.id, entry.label, entry.timestamp)
+            line = format_note_line(entry.id, entry.label, entry.timestamp)
             lines_by_commit.setdefault(entry.git_sha, []).append(line)
     return lines_by_commit
 
 
 def is_uuid_ref(ref: str) -> bool:
-    return ref.startswith(CHECKPOINTS) and ids.is_id(ref.removeprefix(CHECKPOINTS))
+    return ref.startswith(CHECKPOINTS) and ids.is_checkpoint_id(ref.removeprefix(CHECKPOINTS))
 
 
 def is_foreign(ref: str) -> bool:
     """Return whether a ref in `refs/checkpoints/` is another tool's: it has no UUID."""
-    return ref.startswith(CHECKPOINTS) and not ids.is_id(ref.removeprefix(CHECKPOINTS))
+    return ref.startswith(CHECKPOINTS) and not ids.is_checkpoint_id(ref.removeprefix(CHECKPOINTS))
 
 
 def plan_refs(
-    documents: Sequence[tuple[dict[str, Any], str]], head: str, keep: Update | None
-) -> list[Update]:
-    """Return the updates that create the refs of checkpoints, in the order to apply.
-
-    `documents` has the keys and oid of each document; `head` is the old oid of the run's head.
-    """
+    documents: Sequence[tuple[dict[str, Any], str]], head: str, keep: RefUpdate | None
+) -> list[RefUpdate]:
+    """Return the updates that create the refs of checkpoints, in the order to apply."""
     updates = []
     for fields, _ in documents:
         worktree, import_ = fields.get("worktree") or {}, fields.get("imported") or {}
         oids = (worktree.get("tree"), worktree.get("operation_commit"), import_.get("original"))
         pairs = zip(OBJECTS, oids, strict=True)
-        updates += [Update(namespace + fields["id"], oid, "") for namespace, oid in pairs if oid]
+        updates += [RefUpdate(namespace + fields["id"], oid, "") for namespace, oid in pairs if oid]
     if keep is not None:
         updates.append(keep)
-    updates += [Update(CHECKPOINTS + fields["id"], blob, "") for fields, blob in documents]
+    updates += [RefUpdate(CHECKPOINTS + fields["id"], blob, "") for fields, blob in documents]
     fields, blob = documents[-1]
     if fields.get("run"):
-        updates.append(Update(RUNS + fields["run"], blob, head))
+        updates.append(RefUpdate(RUNS + fields["run"], blob, head))
     return updates
 
 
-def read_documents(repository: Repository, objects: Objects, oids: Sequence[str]) -> Items:
+def read_documents(repository: Repository, objects: ObjectDatabase, oids: Sequence[str]) -> Items:
     """Yield a (kind, content) pair for each object, or None if the object is missing."""
     from gitckpt.model import budget
 
     if len(oids) < _MANY:
         yield from objects.read(oids)
         return
-    contents = repository.cat_file.contents(oids, budget.DOCUMENT.size)
+    contents = repository.cat_file.read_contents(oids, budget.DOCUMENT.size)
     for oid, content in zip(oids, contents, strict=True):
         if content is not None and content[1] == OVERSIZED:
             yield from objects.read([oid])
@@ -124,7 +121,6 @@ def read_documents(repository: Repository, objects: Objects, oids: Sequence[str]
 
 
 def require_document(content: Item | None, ref: str, oid: str, *, lack: str = "missing") -> bytes:
-    """Return a document's bytes; raise `InvalidCheckpoint` if the object is unusable."""
     from gitckpt.model.errors import InvalidCheckpoint
 
     if content is None:
@@ -172,15 +168,14 @@ def require_unused_id(repository: Repository, checkpoint_id: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class WorktreeOwner:
     """The checkpoint and run for which gitckpt created a worktree, from `RUN_FILE`."""
 
     checkpoint: str
     run: str | None
 
 
-def read_owner(git_dir: str) -> Owner | None:
-    """Read for which checkpoint gitckpt made a worktree; None for other worktrees."""
+def read_worktree_owner(git_dir: str) -> WorktreeOwner | None:
     path = os.path.join(git_dir, RUN_FILE)
     if not os.path.exists(path):
         return None
@@ -189,6 +184,6 @@ def read_owner(git_dir: str) -> Owner | None:
     try:
         with open(path, encoding="utf-8") as file:
             owner_fields = json.load(file)
-        return Owner(owner_fields["checkpoint"], owner_fields.get("run"))
+        return WorktreeOwner(owner_fields["checkpoint"], owner_fields.get("run"))
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git.contents import attributes, conversion, exact_files
 from gitckpt.git.contents.attributes import ConversionSettings
-from gitckpt.git.objects.diff import Difference
+from gitckpt.git.objects.diff import PathDifference
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.index import PrivateIndex
@@ -15,14 +15,14 @@ from gitckpt.model.arguments import join_first
 from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.model.values import dataclass, field
 from gitckpt.store.snapshot import manifest
-from gitckpt.store.snapshot.manifest import Contents
+from gitckpt.store.snapshot.manifest import Snapshot
 
 _AT_ONCE = 1000
 _CRLF = b"\r\n"
 
 
 @dataclass(slots=True)
-class ExactFiles:
+class ByteExactPlan:
     """The files whose captured bytes may differ from the bytes that git writes."""
 
     raw: dict[bytes, str] = field(default_factory=dict)  # oids of exact bytes in the snapshot
@@ -45,26 +45,26 @@ class ExactFiles:
     blobs: Mapping[bytes, str] = field(default_factory=dict)  # oids of regular files
 
 
-def plan(
+def plan_exact_files(
     repository: Repository,
-    current: Contents,
-    target: Contents,
-    differing: Iterable[Difference],
+    current: Snapshot,
+    target: Snapshot,
+    differing: Iterable[PathDifference],
     is_within: Callable[[bytes], bool],
-) -> ExactFiles:
+) -> ByteExactPlan:
     """Plan which files gitckpt writes or checks; git writes the files in `differing`."""
-    current_oids, target_oids = (manifest.raw_of(repository, side) for side in (current, target))
+    current_oids, target_oids = (manifest.raw_files(repository, side) for side in (current, target))
     touched = {entry.path: entry.status != "D" for entry in differing}
-    exactness = ExactFiles(is_within=is_within)
+    exactness = ByteExactPlan(is_within=is_within)
     if any(os.path.basename(path) == attributes.FILE for path in touched):
         exactness.touched = touched.keys()
     unhashed_paths = target_oids.keys() - current_oids.keys() - touched.keys()
     current_oids |= _hash_files(repository, list(filter(is_within, unhashed_paths)))
-    line_ends = attributes.line_end_options(target.conversion)
+    endings = attributes.make_line_end_options(target.conversion)
     has_attributes = attributes.have_same_attributes(target.conversion, current.conversion)
     exactness.is_unsure = target.is_of_commit or not has_attributes
-    if not target.is_of_commit and line_ends != attributes.line_end_options(current.conversion):
-        exactness.line_ends = line_ends
+    if not target.is_of_commit and endings != attributes.make_line_end_options(current.conversion):
+        exactness.line_ends = endings
         written_paths = {path for path, is_written in touched.items() if is_written}
         exactness.to_write = written_paths - target_oids.keys()
     for path in filter(is_within, target_oids):
@@ -79,7 +79,7 @@ def plan(
         exactness.blobs = manifest.regular_files(repository, target.files)
         paths = (exactness.blobs.keys() & current_oids.keys()) - target_oids.keys() - touched.keys()
         equal_blobs = {path: current_oids[path] for path in filter(is_within, paths)}
-        exactness.equal_blobs |= _find_changed(repository, exactness, equal_blobs)
+        exactness.equal_blobs |= _find_differing_bytes(repository, exactness, equal_blobs)
     return exactness
 
 
@@ -92,8 +92,8 @@ def _hash(repository: Repository, files: Iterable[tuple[bytes, bytes | None]]) -
     return {path: object_id("blob", data, format_) for path, data in files if data is not None}
 
 
-def _find_changed(
-    repository: Repository, planned: ExactFiles, equal_blobs: dict[bytes, str]
+def _find_differing_bytes(
+    repository: Repository, planned: ByteExactPlan, equal_blobs: dict[bytes, str]
 ) -> dict[bytes, str]:
     """Return files of `equal_blobs` with other bytes; note the others as unchanged."""
     if planned.touched is not None and (planned.line_ends or planned.is_unsure):
@@ -104,7 +104,7 @@ def _find_changed(
     if not planned.line_ends or not equal_blobs:
         return equal_blobs
     with PrivateIndex(repository) as index:
-        contents = _convert_by_git(index, planned, equal_blobs, planned.line_ends)
+        contents = _convert_blobs_by_git(index, planned, equal_blobs, planned.line_ends)
     oids = _hash(repository, contents.items())
     planned.unchanged.update(path for path, oid in equal_blobs.items() if oids.get(path) == oid)
     return {path: oid for path, oid in equal_blobs.items() if path not in planned.unchanged}
@@ -115,8 +115,8 @@ def file_changed_error(names: str) -> BusyError:
     return BusyError(f"a file changed while it was to be replaced: {names}", hint=hint)
 
 
-def require_unchanged(
-    index: PrivateIndex, planned: ExactFiles, configured: ConversionSettings, expected: str
+def require_files_unchanged(
+    index: PrivateIndex, planned: ByteExactPlan, configured: ConversionSettings, expected: str
 ) -> Mapping[bytes, str]:
     """Raise `BusyError` if a planned file changed; return the blobs to restore."""
     repository = index.repository
@@ -131,7 +131,7 @@ def require_unchanged(
     return planned.blobs
 
 
-def write_exact_bytes(index: PrivateIndex, planned: ExactFiles) -> None:
+def write_exact_bytes(index: PrivateIndex, planned: ByteExactPlan) -> None:
     """Write the captured bytes of planned files for which git wrote other bytes."""
     rewritten_paths = planned.equal_blobs.keys() - planned.raw.keys()
     if planned.touched is not None:
@@ -140,11 +140,11 @@ def write_exact_bytes(index: PrivateIndex, planned: ExactFiles) -> None:
     for start in range(0, len(paths), _AT_ONCE):
         batch, texts = paths[start : start + _AT_ONCE], set[bytes]()
         if planned.line_ends or planned.is_unsure:  # git converts only the line ends of these files
-            treatments = attributes.find_treatments(index, planned.configured, batch).items()
+            treatments = attributes.find_conversions(index, planned.configured, batch).items()
             texts = {path for path, kind in treatments if kind.is_text and not kind.is_rewritten}
         binary = [path for path in batch if path not in texts and path not in planned.to_write]
-        contents = _convert_by_git(index, planned, binary)
-        contents |= _convert_by_git(index, planned, sorted(texts), planned.line_ends)
+        contents = _convert_blobs_by_git(index, planned, binary)
+        contents |= _convert_blobs_by_git(index, planned, sorted(texts), planned.line_ends)
         current_contents = exact_files.read_files(index.repository, contents)
         for (path, content), current_bytes in zip(contents.items(), current_contents, strict=True):
             if content is None:
@@ -156,24 +156,23 @@ def write_exact_bytes(index: PrivateIndex, planned: ExactFiles) -> None:
             if not is_same:
                 exact_files.replace_file(index.repository, path, content)
                 rewritten_paths.add(path)
-    exact_files.restore_raw(index.repository, planned.raw)
+    exact_files.restore_raw_bytes(index.repository, planned.raw)
     planned.rewritten = rewritten_paths | planned.raw.keys()
-    exact_files.refresh_entries(index, planned.rewritten)
+    exact_files.refresh_index_entries(index, planned.rewritten)
 
 
-def _convert_by_git(
-    index: PrivateIndex, planned: ExactFiles, paths: Iterable[bytes], options: Sequence[str] = ()
+def _convert_blobs_by_git(
+    index: PrivateIndex, planned: ByteExactPlan, paths: Iterable[bytes], options: Sequence[str] = ()
 ) -> dict[bytes, bytes | None]:
-    """Return by path the bytes that git would write, but only for regular files."""
     oids_and_paths = [(planned.blobs[path], path) for path in paths if path in planned.blobs]
     contents = conversion.convert_blobs(index, oids_and_paths, is_filtered=False, options=options)
     return {path: data for (_, path), data in zip(oids_and_paths, contents, strict=True)}
 
 
-def _find_converted(index: PrivateIndex, planned: ExactFiles) -> set[bytes]:
+def _find_converted(index: PrivateIndex, planned: ByteExactPlan) -> set[bytes]:
     # Converted files, except the ones that the restore writes, deletes or found unchanged.
     excluded = {*planned.raw, *planned.unchanged, *(planned.touched or ())}
     paths = [path for path in planned.blobs if path not in excluded and planned.is_within(path)]
-    treatments = attributes.find_treatments(index, planned.configured, paths).items()
+    treatments = attributes.find_conversions(index, planned.configured, paths).items()
     conversions = (entry for entry in treatments if entry[1].is_rewritten or entry[1].is_text)
     return {path for path, treatment in conversions if not treatment.is_required}

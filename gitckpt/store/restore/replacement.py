@@ -14,8 +14,8 @@ from gitckpt.git.command import encode_paths
 from gitckpt.git.contents import attributes, exact_files, unfiltered
 from gitckpt.git.contents.unfiltered import FilesByPath
 from gitckpt.git.objects import diff
-from gitckpt.git.objects.diff import Difference, list_paths
-from gitckpt.git.objects.encoding import empty_tree
+from gitckpt.git.objects.diff import PathDifference, list_paths
+from gitckpt.git.objects.encoding import empty_tree_oid
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import modules
@@ -25,7 +25,7 @@ from gitckpt.model.arguments import join_first
 from gitckpt.model.checkpoint import Omitted
 from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.store.restore import byte_exact
-from gitckpt.store.restore.plan import is_file, is_within, paths_in
+from gitckpt.store.restore.plan import is_file, is_within, paths_of
 from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.snapshot.capture import CaptureResult
 
@@ -35,7 +35,7 @@ _ADD = ("update-index", "--add", "--replace", "-z", "--stdin")
 _NOT_UP_TO_DATE = re.compile(r"not uptodate|would be (?:overwritten|removed|lost)")
 
 
-def is_out_of_date(error: GitError) -> bool:
+def is_outdated_index_error(error: GitError) -> bool:
     """Return whether git failed because a file differs from the entry in the index."""
     return _NOT_UP_TO_DATE.search(error.stderr) is not None
 
@@ -44,7 +44,7 @@ def add_unlisted(index: PrivateIndex, captured: CaptureResult) -> None:
     """Add the captured files that `index` lacks; raise `BusyError` if a file changed."""
     if not captured.unlisted:
         return
-    index.git(*_ADD, data=encode_paths(_remove_absent(index, captured.unlisted)))
+    index.git(*_ADD, data=encode_paths(_drop_entries_without_file(index, captured.unlisted)))
     tree = index.write_tree()
     if tree != captured.files:
         differences = diff.diff_trees(index.repository, captured.files, tree)
@@ -52,23 +52,20 @@ def add_unlisted(index: PrivateIndex, captured: CaptureResult) -> None:
         raise BusyError(message, hint="run the command again")
 
 
-def _remove_absent(index: PrivateIndex, paths: Collection[bytes]) -> list[bytes]:
+def _drop_entries_without_file(index: PrivateIndex, paths: Collection[bytes]) -> list[bytes]:
     """Remove the entries of missing files from `index`; return the existing files."""
     top = os.fsencode(index.repository.worktree or "")
     existing_paths = [path for path in paths if is_file(top, path)]
-    index.update("--force-remove", sorted(set(paths).difference(existing_paths)))
+    index.update_paths("--force-remove", sorted(set(paths).difference(existing_paths)))
     return existing_paths
 
 
-def list_special(
+def special_files(
     repository: Repository, omitted: Collection[Omitted], tree: str, paths: Sequence[bytes]
 ) -> list[bytes]:
-    """Return the omitted pipes, sockets and devices at paths where `tree` has a file.
-
-    A restore must not overwrite them; a capture takes the file of such a path from the index.
-    """
+    """Return the omitted pipes, sockets and devices at paths where `tree` has a file."""
     top, special_paths = os.fsencode(repository.worktree or ""), []
-    for path in (modules.unquote(entry.path) for entry in omitted):
+    for path in (modules.unquote_path(entry.path) for entry in omitted):
         with contextlib.suppress(OSError):
             file_type = stat.S_IFMT(os.lstat(os.path.join(top, path)).st_mode)
             if file_type not in _ORDINARY and is_within(path, paths):
@@ -77,7 +74,7 @@ def list_special(
     return [path for path in special_paths if any(is_within(file, [path]) for file in tree_paths)]
 
 
-def remove_entries(index: PrivateIndex, absent: Collection[bytes], tree: str) -> str:
+def remove_index_entries(index: PrivateIndex, absent: Collection[bytes], tree: str) -> str:
     """Remove the index entries of the `absent` files, so that git writes these files.
 
     Entries of `.gitattributes` files that `tree` lacks stay until git removes them, as they affect
@@ -85,42 +82,37 @@ def remove_entries(index: PrivateIndex, absent: Collection[bytes], tree: str) ->
     """
     rule_paths = [path for path in absent if os.path.basename(path) == attributes.FILE]
     postponed_paths = set(rule_paths) - list_paths(index.repository, tree, rule_paths)
-    index.update("--force-remove", sorted(set(absent) - postponed_paths))
+    index.update_paths("--force-remove", sorted(set(absent) - postponed_paths))
     if not postponed_paths:
         return index.write_tree()
     with PrivateIndex(index.repository) as scratch_index:
-        scratch_index.copy_from(index.path)
-        scratch_index.update("--force-remove", sorted(postponed_paths))
+        scratch_index.copy_index_from(index.path)
+        scratch_index.update_paths("--force-remove", sorted(postponed_paths))
         return scratch_index.write_tree()
 
 
-def delete_unconvertible(index: PrivateIndex, files: Mapping[bytes, str]) -> None:
-    """Delete files that git does not replace because it cannot convert them.
-
-    The safety checkpoint has captured them. `files` maps each path to the oid of the file's bytes.
-    """
+def delete_unconvertible_files(index: PrivateIndex, files: Mapping[bytes, str]) -> None:
+    """Delete files that git does not replace because it cannot convert them."""
     if not files:
         return
     repository = index.repository
     if changed_paths := exact_files.find_differing_paths(repository, files):
-        raise byte_exact.file_changed_error(
-            join_first([os.fsdecode(path) for path in changed_paths])
-        )
+        raise byte_exact.file_changed_error(join_first([*map(os.fsdecode, changed_paths)]))
     for path in files:
-        parent_directory = exact_files.open_parent(repository, path)
+        parent_directory = exact_files.open_parent_directory(repository, path)
         with contextlib.suppress(FileNotFoundError), parent_directory as (fd, name):
             os.unlink(name, dir_fd=fd)
-    index.update("--force-remove", sorted(files))
+    index.update_paths("--force-remove", sorted(files))
 
 
 def replace_files(
-    index: PrivateIndex, files: Sequence[Difference], old_tree: str, expected: str
+    index: PrivateIndex, files: Sequence[PathDifference], old_tree: str, expected: str
 ) -> list[bytes]:
     """Let git replace the current files (tree `old_tree`) by files of tree `expected`.
 
     Returns the files that stay unfiltered because a filter fails. Raises `GitError` if git finds a
-    file that differs from `index` (see `is_out_of_date`) or cannot write. Raises `BusyError` if a
-    file changed meanwhile.
+    file that differs from `index` (see `is_outdated_index_error`) or cannot write. Raises
+    `BusyError` if a file changed meanwhile.
     """
     command = (*PARALLEL, "read-tree", "-m", "-u", "--no-sparse-checkout", expected)
 
@@ -128,28 +120,30 @@ def replace_files(
         try:
             index.git(*options, *command)
         except GitError as error:
-            if not is_out_of_date(error):
+            if not is_outdated_index_error(error):
                 raise
-            index.refresh()  # a file with a new timestamp may have the same content
+            index.refresh_stat_data()  # a file with a new timestamp may have the same content
             index.git(*options, *command)
 
     new_oids = {change.path: change.new for change in files if change.status != "D"}
     changed_paths = [change.path for change in files]
-    relist = functools.partial(_relist_files, index, changed_paths, old_tree, expected)
-    filtered, failing_files = unfiltered.write(index.repository, lambda: new_oids, attempt, relist)
+    relist = functools.partial(_refresh_entries, index, changed_paths, old_tree, expected)
+    filtered, failing_files = unfiltered.write_files_despite_filters(
+        index.repository, lambda: new_oids, attempt, relist
+    )
     if filtered:
-        unfiltered.update_index(index, filtered, failing_files)
+        unfiltered.stage_files(index, filtered, failing_files)
     return sorted(failing_files)
 
 
-def find_unfiltered(
+def find_unfiltered_files(
     repository: Repository, tree: str, touched: Collection[bytes], paths: Sequence[bytes]
 ) -> FilesByPath:
     """Return files in `paths` that are as in `tree`, but whose filter failed before."""
     recorded_files = unfiltered.load_record(repository)
     if not recorded_files:
         return {}
-    entries = diff.diff_trees(repository, empty_tree(repository.object_format), tree, paths)
+    entries = diff.diff_trees(repository, empty_tree_oid(repository.object_format), tree, paths)
     files = {entry.path: entry.new for entry in entries if entry.path not in touched}
     return {path: state for path, state in recorded_files.items() if files.get(path) == state[0]}
 
@@ -157,22 +151,22 @@ def find_unfiltered(
 def run_pending_filters(repository: Repository, pending: FilesByPath) -> list[bytes]:
     """Run filters that failed in an earlier restore; return files that fail again."""
     try:
-        return unfiltered.complete_and_stage(repository, pending) if pending else []
+        return unfiltered.filter_again_and_stage(repository, pending) if pending else []
     except GitError as error:
         message = f"git could not write every file: {error.message}"
         raise WorktreeError(message, hint="run the command again") from None
 
 
-def _relist_files(
+def _refresh_entries(
     index: PrivateIndex, paths: Collection[bytes], old_tree: str, expected: str
 ) -> None:
     repository = index.repository
-    _add_entries(index, _remove_absent(index, paths), expected)
+    _add_files_to_index(index, _drop_entries_without_file(index, paths), expected)
     tree = index.write_tree()
-    new_paths = paths_in(diff.diff_trees(repository, old_tree, tree), "AMT")
+    new_paths = paths_of(diff.diff_trees(repository, old_tree, tree), "AMT")
     differences = diff.diff_trees(repository, expected, tree)
     missed_changes = [change for change in differences if change.path in new_paths]
-    if changed_files := comparison.describe_unexpected(repository, missed_changes, None, {}):
+    if changed_files := comparison.unexpected_changes(repository, missed_changes, None, {}):
         message = f"files changed while git replaced them: {join_first(changed_files)}"
         raise BusyError(message, hint="restore the previous state: git ckpt undo")
     # git rereads a file that is as new as the index, and would see an unfiltered one as changed.
@@ -180,7 +174,7 @@ def _relist_files(
     os.utime(index.path, (later_time, later_time))
 
 
-def _add_entries(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> None:
+def _add_files_to_index(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> None:
     # If a filter fails, only files with the stored bytes are added; other entries stay.
     try:
         index.git(*_ADD, data=encode_paths(paths))
@@ -194,4 +188,5 @@ def _add_entries(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> 
     filtered_paths = unfiltered.select_filtered(index.repository, oids, failing_filter_names)
     data = encode_paths(path for path in paths if path not in filtered_paths)
     index.git(*disable_filters(failing_filter_names), *_ADD, data=data)
-    unfiltered.add_unfiltered(index, unfiltered.select_unfiltered(index.repository, filtered_paths))
+    unfiltered_files = unfiltered.select_unfiltered(index.repository, filtered_paths)
+    unfiltered.add_unfiltered_to_index(index, unfiltered_files)

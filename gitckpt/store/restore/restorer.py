@@ -15,13 +15,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from gitckpt.git import graph
 from gitckpt.git.contents import attributes, exact_files, unfiltered
 from gitckpt.git.objects import diff
-from gitckpt.git.objects.encoding import stays_within
+from gitckpt.git.objects.encoding import has_no_dotdot
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import modules, operation
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
-from gitckpt.model.arguments import join_first, quote_path, shell_word
+from gitckpt.model.arguments import join_first, quote_path, shell_quoted
 from gitckpt.model.checkpoint import SAFETY, Checkpoint
 from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.model.values import dataclass, field, replace
@@ -31,8 +31,8 @@ from gitckpt.store.records import ref_names
 from gitckpt.store.restore import byte_exact, replacement
 from gitckpt.store.restore import plan as planning
 from gitckpt.store.restore import undo as undoing
-from gitckpt.store.restore.plan import PathChange, Plan, Planner, decode_path, is_within, paths_in
-from gitckpt.store.restore.submodules import SubmoduleRemoval, SubmoduleRestoreResult, Submodules
+from gitckpt.store.restore.plan import PathChange, RestorePlan, decode_path, is_within, paths_of
+from gitckpt.store.restore.submodules import SubmoduleRemoval, SubmoduleRestorer, SubmoduleResult
 from gitckpt.store.snapshot import capture, comparison, manifest
 from gitckpt.store.snapshot.capture import CaptureResult
 from gitckpt.store.snapshot.manifest import INTENT, SKIPPED
@@ -84,18 +84,16 @@ class RestoreResult:
     kept: Mapping[bytes, str] = field(default_factory=dict)
 
 
-def kept_failure(kept: Mapping[bytes, str]) -> WorktreeError:
+def files_not_restored_error(kept: Mapping[bytes, str]) -> WorktreeError:
     """Return the error about files that were not restored; `kept` has the reasons."""
-    named_files = join_first(
-        [f"{quote_path(path)} ({reason})" for path, reason in sorted(kept.items())]
-    )
+    names = join_first([f"{quote_path(path)} ({reason})" for path, reason in sorted(kept.items())])
     count = f"{len(kept)} files were" if len(kept) > 1 else "1 file was"
     hint = "make these files readable for git (or move them away), then run the command again"
-    message = f"{count} not restored, as no checkpoint can hold the current content: {named_files}"
+    message = f"{count} not restored, as no checkpoint can hold the current content: {names}"
     return WorktreeError(message, hint=hint)
 
 
-def restore(
+def restore_checkpoint(
     store: Checkpoints,
     checkpoint: Checkpoint,
     paths: Sequence[bytes] = (),
@@ -113,42 +111,42 @@ def restore(
     if not trusted and store.is_replaced(checkpoint.id):
         command = f"git ckpt restore {checkpoint.id[: ids.SHORT]} --trust"
         hint = f"; if you trust the fetched one: {command}"
-        raise local_checkpoints.replaced(checkpoint.id, hint)
-    return _run(lambda: _Restore(store, checkpoint, paths, index=index), dry_run, announce)[1]
+        raise local_checkpoints.replaced_error(checkpoint.id, hint)
+    return _retry(lambda: _RestoreTry(store, checkpoint, paths, index=index), dry_run, announce)[1]
 
 
-def undo(
+def undo_restore(
     store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None
 ) -> RestoreResult:
     """Restore the state before the newest restore, or raise `NotFoundError`."""
-    return _run_step(store, undoing.UNDO, dry_run, announce)
+    return _undo_redo(store, undoing.UNDO, dry_run, announce)
 
 
-def redo(
+def redo_restore(
     store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None
 ) -> RestoreResult:
     """Restore the state before the newest undo, or raise `NotFoundError`."""
-    return _run_step(store, undoing.REDO, dry_run, announce)
+    return _undo_redo(store, undoing.REDO, dry_run, announce)
 
 
-def _run_step(store: Checkpoints, kind: str, dry_run: bool, announce: Announce) -> RestoreResult:
+def _undo_redo(store: Checkpoints, kind: str, dry_run: bool, announce: Announce) -> RestoreResult:
     stack = undoing.read_stack(store)
     checkpoint_id, missing_ids = undoing.next_step(store, stack, kind)
     if checkpoint_id is None:
         raise undoing.no_step_error(stack, kind, missing_ids)
     checkpoint = store.read(checkpoint_id)
     created_files = undoing.list_created_files(store, stack, checkpoint)
-    attempt = functools.partial(_Restore, store, checkpoint, (), created_files, step=kind)
-    result = _run(attempt, dry_run, announce)[1]
-    remarks = undoing.skipped_remarks(missing_ids)
+    attempt = functools.partial(_RestoreTry, store, checkpoint, (), created_files, step=kind)
+    result = _retry(attempt, dry_run, announce)[1]
+    remarks = undoing.remark_on_skipped_steps(missing_ids)
     if stack.open is not None:
         remarks.append("the previous restore, undo or redo was interrupted")
     return replace(result, remarks=[*remarks, *result.remarks])
 
 
-def _run(
-    make: Callable[[], _Restore], dry_run: bool, announce: Announce
-) -> tuple[_Restore, RestoreResult]:
+def _retry(
+    make: Callable[[], _RestoreTry], dry_run: bool, announce: Announce
+) -> tuple[_RestoreTry, RestoreResult]:
     # Tries again if HEAD moved before the restore changed anything; `make` reads HEAD each time.
     for _ in range(_TRIES - 1):
         attempt = make()
@@ -161,19 +159,18 @@ def _run(
     return last_attempt, last_attempt.run(dry_run=dry_run, announce=announce)
 
 
-def _restore_submodule(
-    store: Checkpoints, checkpoint: Checkpoint, dry_run: bool
-) -> SubmoduleRestoreResult:
-    attempt, result = _run(lambda: _Restore(store, checkpoint, ()), dry_run, lambda _: None)
+def _restore_submodule(store: Checkpoints, captured: Checkpoint, dry_run: bool) -> SubmoduleResult:
+    attempt, result = _retry(lambda: _RestoreTry(store, captured, ()), dry_run, lambda _: None)
     sentences = list(attempt.submodules.failures)
     remarks = [text for text in result.remarks if text.removeprefix(_OF_SUBMODULE) not in sentences]
-    sentences += [kept_failure(result.kept).message] if result.kept else []
-    sentences += [unfiltered.failure(result.unfiltered, "").message] if result.unfiltered else []
+    sentences += [files_not_restored_error(result.kept).message] if result.kept else []
+    if result.unfiltered:
+        sentences.append(unfiltered.unfiltered_files_error(result.unfiltered, "").message)
     advice = attempt.submodules.advice
-    return SubmoduleRestoreResult(result.changes, remarks, attempt.is_due, sentences, advice)
+    return SubmoduleResult(result.changes, remarks, attempt.is_due, sentences, advice)
 
 
-class _Restore:
+class _RestoreTry:
     """One attempt to restore a checkpoint; `run` executes it.
 
     `has_begun` tells whether files may have changed already, `is_due` whether any change is needed.
@@ -194,23 +191,23 @@ class _Restore:
         self._paths, self._undone_files = list(paths), undone_files
         self._undone = {} if step == undoing.RESTORE else checkpoint.state
         self._restores_index, self._step = index or not paths, step
-        self._head, self._branch = store.objects.head()
-        self._omitted_remarks = _list_omitted(repository, checkpoint, self._paths)
-        _require_source(repository, checkpoint)
-        checkpoint, self._commit_remark = manifest.with_commit(repository, checkpoint, self._head)
+        self._head, self._branch = store.objects.read_head()
+        self._omitted_remarks = _describe_omitted_paths(repository, checkpoint, self._paths)
+        _require_files_to_restore(repository, checkpoint)
+        checkpoint, self._commit_remark = manifest.relink_commit(repository, checkpoint, self._head)
         self._checkpoint = checkpoint
         graph.fetch_trees_of(repository, checkpoint.tree, checkpoint.git_sha)
         self._target = manifest.contents_of(checkpoint, repository, store.objects)
-        self._limits = replace(store.rules.limits(), timeout=float("inf"))
+        self._limits = replace(store.settings_reader.read_limits(), timeout=float("inf"))
         files_source = checkpoint if self._limits.submodules else replace(checkpoint, worktree=None)
-        self.submodules = Submodules(store, files_source, paths, _restore_submodule)
+        self.submodules = SubmoduleRestorer(store, files_source, paths, _restore_submodule)
         self._removal = SubmoduleRemoval(store, self._undone, self.submodules.paths, self._limits)
         self.is_due = self.has_begun = False
         self._unheld: dict[bytes, str] = {}
         self._nested_repositories: Collection[bytes] = modules.find_git_dirs_inside(repository)
-        self._choose_operation()
+        self._choose_git_operation()
 
-    def _choose_operation(self) -> None:
+    def _choose_git_operation(self) -> None:
         repository, checkpoint = self._repository, self._checkpoint
         same_head = self._head == checkpoint.git_sha and self._commit_remark is None
         state_files = self._target.operation if self._commit_remark is None else {}
@@ -222,73 +219,71 @@ class _Restore:
         self._rebased: str | None = None
         if not operation.moves_no_branch(repository, state_files):
             self._rebased = operation.find_rebased_branch(state_files)
-            state_files = operation.detach(repository, state_files)
+            state_files = operation.detach_operation(repository, state_files)
         self._target.operation = state_files
         self._brings_operation = same_head and not self._paths and not self._would_move
 
     def run(self, *, dry_run: bool, announce: Announce) -> RestoreResult:
-        with self._store.private_index() as index:
+        with self._store.take_private_index() as index:
             self._capture_current(index)
-            plan = self._make_plan(index)
+            plan = self._make_restore_plan(index)
             head_remarks = self._describe_head_changes()
-            is_due = self.submodules.plan() or plan.changes or plan.flags
-            self.is_due = bool(is_due or self._changes_operation)
+            is_due = self.submodules.plan_submodules() or plan.changes or plan.flags
+            self.is_due = bool(is_due or self._changes_git_operation)
             if dry_run:
-                self._require_objects(plan)
-            pending_files = replacement.find_unfiltered(
-                self._repository, self._target.files, paths_in(plan.files), self._paths
+                self._require_stored_objects(plan)
+            pending_files = replacement.find_unfiltered_files(
+                self._repository, self._target.files, paths_of(plan.files), self._paths
             )
             if dry_run or not self.is_due:
                 failing_files: list[bytes] = []
                 if not dry_run:
                     if self._step != undoing.RESTORE:
-                        undoing.record_end(self._store, self._step, self._checkpoint.id)
+                        undoing.record_restore_end(self._store, self._step, self._checkpoint.id)
                     failing_files = replacement.run_pending_filters(self._repository, pending_files)
-                    self.submodules.require_all(is_changed=False)
+                    self.submodules.require_all_restored(is_changed=False)
                 filtered_paths = [path for path in pending_files if path not in failing_files]
                 plan.changes += [PathChange(planning.CHANGE, path) for path in filtered_paths]
-                return self._report(plan, None, failing_files, head_remarks if self.is_due else [])
+                return self._result(plan, None, failing_files, head_remarks if self.is_due else [])
             replacement.add_unlisted(index, self._captured)
-            expected_tree = self._prepare(index, plan)
-            if self._objects.head()[0] != self._head:
+            expected_tree = self._prepare_tree_to_write(index, plan)
+            if self._objects.read_head()[0] != self._head:
                 raise capture.head_moved_error()
             if not self._paths:
-                index.require_latest()
+                index.require_user_index_unchanged()
             if remarks := [*head_remarks, *self._list_remarks(plan)]:
                 announce(remarks)
-            safety = self._record_safety(plan)
-            with undoing.with_revert_hint(self._step):
-                failing_files = self._apply(index, plan, expected_tree)
+            safety = self._record_safety_checkpoint(plan)
+            with undoing.add_revert_hint_to_errors(self._step):
+                failing_files = self._apply_plan(index, plan, expected_tree)
         failing_files += replacement.run_pending_filters(self._repository, pending_files)
-        with undoing.with_revert_hint(self._step):
-            self._require_restored(plan, expected_tree)
-        self.submodules.apply()
-        self._removal.apply(safety)
-        undoing.record_end(self._store, self._step, self._checkpoint.id)
-        self.submodules.require_all()
-        return self._report(plan, safety.id, failing_files, head_remarks)
+        with undoing.add_revert_hint_to_errors(self._step):
+            self._require_restored_files(plan, expected_tree)
+        self.submodules.restore_submodules()
+        self._removal.remove_submodules(safety)
+        undoing.record_restore_end(self._store, self._step, self._checkpoint.id)
+        self.submodules.require_all_restored()
+        return self._result(plan, safety.id, failing_files, head_remarks)
 
     def _capture(self, index: PrivateIndex, head: str, untracked: Sequence[bytes]) -> CaptureResult:
         settings = self._limits, untracked
         return capture.capture_in(index, self._objects, head, *settings, keeps=self._is_selected)
 
     def _capture_current(self, index: PrivateIndex, also: Sequence[bytes] = ()) -> None:
-        captured = self._capture(index, self._head, [*self._undone_files, *also])
-        self._captured = captured
-        self._unheld = {
-            path: why for path, why in captured.unheld.items() if self._is_selected(path)
-        }
+        self._captured = captured = self._capture(index, self._head, [*self._undone_files, *also])
+        unheld_files = captured.unheld.items()
+        self._unheld = {path: reason for path, reason in unheld_files if self._is_selected(path)}
         self._nested_repositories = captured.apart
         target = self._target
         target.directories = [path for path in target.directories if not self._stays(path)]
         target.modes = {path: mode for path, mode in target.modes.items() if not self._stays(path)}
         current = manifest.read(self._repository, self._objects, captured.worktree.tree, self._head)
         # A capture takes missing skipped files from the index; without entries, git writes them.
-        snapshot_and_commit = target, self._checkpoint.git_sha
-        missing = planning.find_missing(self._repository, current, snapshot_and_commit, self._paths)
+        target_side = target, self._checkpoint.git_sha
+        missing = planning.find_missing_files(self._repository, current, target_side, self._paths)
         current.files = captured.files
         if missing:
-            current.files = replacement.remove_entries(index, missing, target.files)
+            current.files = replacement.remove_index_entries(index, missing, target.files)
         # A capture omits the settings if nothing converts, but restored attributes may convert.
         configured = self._limits.git_settings(self._repository)
         current.conversion = attributes.describe_conversion(self._repository, configured)
@@ -302,174 +297,169 @@ class _Restore:
 
     # Plan.
 
-    def _make_plan(self, index: PrivateIndex) -> Plan:
+    def _make_restore_plan(self, index: PrivateIndex) -> RestorePlan:
         planner = self._make_planner()
-        planner.require_paths(self._checkpoint.id)
+        planner.require_known_paths(self._checkpoint.id)
         plan = planner.plan_changes(self._undone_files, index=self._restores_index)
         touched_paths = {change.path for change in plan.changes if change.kind != planning.STAGE}
         to_capture = [*plan.in_the_way, *sorted(touched_paths.intersection(self._captured.lossy))]
         if to_capture:  # the settings omit these files, but the safety checkpoint must hold them
-            index.copy_from(os.path.join(self._repository.git_dir, "index"))
+            index.copy_index_from(os.path.join(self._repository.git_dir, "index"))
             self._capture_current(index, to_capture)
             planner = self._make_planner()
             plan = planner.plan_changes(self._undone_files, index=self._restores_index)
-        planner.plan_modes(self._undone)
+        planner.plan_directories_and_modes(self._undone)
         omissions, tree = self._captured.worktree.omitted, self._target.files
-        plan.obstacles += replacement.list_special(self._repository, omissions, tree, self._paths)
-        plan.require_no_obstacle()
-        plan.changes += self._removal.plan()
+        plan.obstacles += replacement.special_files(self._repository, omissions, tree, self._paths)
+        plan.require_no_blocking_path()
+        plan.changes += self._removal.plan_removals()
         plan.changes.sort(key=lambda change: change.path)
         return plan
 
-    def _make_planner(self) -> Planner:
-        current_and_target = (self._current, self._head), (self._target, self._checkpoint.git_sha)
-        return Planner(self._repository, *current_and_target, self._paths, self._stays)
+    def _make_planner(self) -> planning.RestorePlanner:
+        sides = (self._current, self._head), (self._target, self._checkpoint.git_sha)
+        return planning.RestorePlanner(self._repository, *sides, self._paths, self._stays)
 
     @property
-    def _changes_operation(self) -> bool:
+    def _changes_git_operation(self) -> bool:
         return self._brings_operation and self._current.operation != self._target.operation
 
-    def _prepare(self, index: PrivateIndex, plan: Plan) -> str:
-        """Return the tree of files to write; raise an error if git could not write it."""
+    def _prepare_tree_to_write(self, index: PrivateIndex, plan: RestorePlan) -> str:
         tree = self._target.files
         is_unusual = any(_UNUSUAL.search(change.path) for change in plan.files)
         if not plan.is_whole or plan.is_contradictory or is_unusual:
             message_start = f"git refuses the files of checkpoint {self._checkpoint.id}"
             try:
                 with PrivateIndex(self._repository) as scratch:
-                    scratch.copy_from(index.path)
-                    scratch.put([*(change.line for change in plan.files), *plan.attributes_gone])
+                    scratch.copy_index_from(index.path)
+                    lines = (change.index_info_line for change in plan.files)
+                    scratch.put_entries([*lines, *plan.attributes_gone])
                     tree = scratch.write_tree()
             except GitError as error:
                 raise WorktreeError(f"{message_start}: {error.message}") from None
-            planned_paths = paths_in(plan.files) - set(plan.absent)
+            planned_paths = paths_of(plan.files) - set(plan.absent)
             tree_pair = tree, self._target.files
             differences = diff.diff_trees(self._repository, *tree_pair, self._paths)
             if refused_changes := [
                 str(change) for change in differences if change.path in planned_paths
             ]:  # a tree can have paths that the index refuses
                 raise WorktreeError(f"{message_start}: {join_first(refused_changes)}")
-        self._require_objects(plan)
-        if graph.find_promisor(self._repository):
-            graph.fetch_missing(self._repository, tree, self._captured.files)
+        self._require_stored_objects(plan)
+        if graph.find_promisor_remote(self._repository):
+            graph.fetch_missing_objects(self._repository, tree, self._captured.files)
         return tree
 
-    def _require_objects(self, plan: Plan) -> None:
+    def _require_stored_objects(self, plan: RestorePlan) -> None:
         if self._brings_operation:
-            operation.require_objects(self._repository, self._target.operation)
-        if graph.find_promisor(self._repository):
+            operation.require_ref_objects(self._repository, self._target.operation)
+        if graph.find_promisor_remote(self._repository):
             return  # git may fetch the blobs of files
         oids = {*plan.exactness.raw.items()}
         oids |= {(change.path, change.new) for change in plan.files if change.new.strip("0")}
         read_info = self._repository.cat_file.info
         if missing_blobs := sorted(pair for pair in oids if read_info(pair[1]) is None):
-            blob_names = join_first(
-                [f"{quote_path(path)} (blob {oid})" for path, oid in missing_blobs]
-            )
-            message = f"checkpoint {self._checkpoint.id} lacks the content of {blob_names}"
+            names = join_first([f"{quote_path(path)} (blob {oid})" for path, oid in missing_blobs])
+            message = f"checkpoint {self._checkpoint.id} lacks the content of {names}"
             raise WorktreeError(message, hint=manifest.VERIFY)
 
-    def _record_safety(self, plan: Plan) -> Checkpoint:
+    def _record_safety_checkpoint(self, plan: RestorePlan) -> Checkpoint:
         state = {
             "worktree": local_checkpoints.worktree_name(self._repository),
-            "made": local_checkpoints.creation_time(self._repository),
+            "made": local_checkpoints.worktree_creation_time(self._repository),
             "before": self._checkpoint.id,
             "paths": [*map(planning.decode_if_utf8, self._paths)],
             **plan.state,
-            **self.submodules.state,
+            **self.submodules.undo_state,
         }
         message = f"before the restore of checkpoint {self._checkpoint.id[: ids.SHORT]}"
         worktree, label, store = self._captured.worktree, ref_names.SAFETY_COMPLETE, self._store
         if self._limits.submodules:  # also submodules to restore, which the index may lack
             submodule_paths = {*self._captured.submodules, *self.submodules.paths}
-            worktree = submodules.capture(store, worktree, submodule_paths, self._limits)
+            worktree = submodules.capture_submodules(store, worktree, submodule_paths, self._limits)
         safety = store.record(label, state, worktree=worktree, trigger=SAFETY, message=message)
-        error = capture.repair(self._repository, store.objects, safety, store.announce)
+        error = capture.repair_snapshot(self._repository, store.objects, safety, store.announce)
         if error is None and safety.git_sha != self._head:
-            error = (
-                capture.head_moved_error()
-            )  # else the index would count as that of another commit
+            error = capture.head_moved_error()  # else the index would count as another commit's
         if error is not None:
             store.remove([safety.id])
             raise error
         self.has_begun = True
-        undoing.record_start(store, self._step, safety)
+        undoing.record_restore_start(store, self._step, safety)
         return safety
 
-    def _apply(self, index: PrivateIndex, plan: Plan, expected: str) -> list[bytes]:
+    def _apply_plan(self, index: PrivateIndex, plan: RestorePlan, expected: str) -> list[bytes]:
         """Change the files and the index as planned; return the files left unfiltered."""
-        changed_paths, raw_files = paths_in(plan.files), plan.exactness.raw
+        changed_paths, raw_files = paths_of(plan.files), plan.exactness.raw
         skipped_paths = changed_paths.intersection(self._current.flags.get(SKIPPED, ()))
         configured = self._limits.git_settings(self._repository)
-        byte_exact.require_unchanged(index, plan.exactness, configured, expected)
+        byte_exact.require_files_unchanged(index, plan.exactness, configured, expected)
         if not self._paths:
-            index.require_latest()
+            index.require_user_index_unchanged()
         try:
             if skipped_paths:  # git writes no file whose entry is marked skip-worktree
-                index_paths = skipped_paths.intersection(path for path, *_ in index.entries())
-                index.update("--no-skip-worktree", sorted(index_paths))
+                index_paths = skipped_paths.intersection(path for path, *_ in index.list_entries())
+                index.update_paths("--no-skip-worktree", sorted(index_paths))
             raw_oids = self._captured.as_is.items()
             exact_oids = {path: oid for path, oid in raw_oids if path in changed_paths}
-            replacement.delete_unconvertible(index, exact_oids)
+            replacement.delete_unconvertible_files(index, exact_oids)
             old_and_new_tree = self._current.files, expected
             failing_files = replacement.replace_files(index, plan.files, *old_and_new_tree)
             if plan.apply_modes(self._repository):
-                index.refresh()  # a new mode changes the ctime of a file
+                index.refresh_stat_data()  # a new mode changes the ctime of a file
         except GitError as error:
-            if replacement.is_out_of_date(error):
+            if replacement.is_outdated_index_error(error):
                 raise byte_exact.file_changed_error(error.message) from None
             message = f"git could not write every file: {error.message}"
             raise WorktreeError(message, hint=self._revert_hint) from None
         byte_exact.write_exact_bytes(index, plan.exactness)
-        if unfiltered.uses_annex(self._repository):
-            files, outdated = manifest.regular_files(self._repository, expected), plan.outdated
-            unfiltered.populate_annexed(
-                index, {path: oid for path, oid in files.items() if path in outdated}
-            )
+        if unfiltered.uses_git_annex(self._repository):
+            files, outdated = manifest.regular_files(self._repository, expected), plan.paths_to_stat
+            outdated_files = {path: oid for path, oid in files.items() if path in outdated}
+            unfiltered.populate_annexed_files(index, outdated_files)
         if failing_files:
-            unfiltered.forget_files(self._repository, raw_files)
+            unfiltered.forget_unfiltered_files(self._repository, raw_files)
         self._write_index(index, plan, expected)
-        if self._changes_operation:
+        if self._changes_git_operation:
             operation.end_operation(self._repository)
-            operation.bring_back(self._repository, self._target.operation)
+            operation.restore_operation(self._repository, self._target.operation)
         return [path for path in failing_files if path not in raw_files]
 
-    def _write_index(self, index: PrivateIndex, plan: Plan, expected: str) -> None:
+    def _write_index(self, index: PrivateIndex, plan: RestorePlan, expected: str) -> None:
         if not self._paths:
             # In a sparse checkout, every entry without a file must stay marked skip-worktree.
             target = self._target
             if target.sparse is not None or self._current.sparse is not None:
                 skipped_paths = sorted(plan.list_skipped_without_file(self._repository))
                 target = replace(target, flags={**target.flags, SKIPPED: skipped_paths})
-            manifest.turn_into(index, target, self._checkpoint.git_sha, expected)
-            index.install()
+            manifest.set_index_to_snapshot(index, target, self._checkpoint.git_sha, expected)
+            index.replace_user_index()
             return
         # Even if no index entry is restored, git needs the stat data of converted files.
         has_conversions = not self._captured.is_as_stored or plan.exactness.touched is not None
         if not (self._restores_index or has_conversions):
             return
         with PrivateIndex(self._repository) as private_index:
-            private_index.put(plan.index_lines)
-            exact_files.refresh_entries(private_index, plan.outdated)
-            private_index.refresh()
+            private_index.put_entries(plan.index_lines)
+            exact_files.refresh_index_entries(private_index, plan.paths_to_stat)
+            private_index.refresh_stat_data()
             for flag, (paths_to_flag, paths_to_unflag) in plan.flags.items():
                 if flag == INTENT:
                     manifest.add_intent_entries(private_index, self._target, paths_to_flag)
                 else:
-                    manifest.change_flag(private_index, flag, paths_to_flag, paths_to_unflag)
-            private_index.install()
+                    manifest.change_index_flag(private_index, flag, paths_to_flag, paths_to_unflag)
+            private_index.replace_user_index()
 
-    def _require_restored(self, plan: Plan, expected: str) -> None:
+    def _require_restored_files(self, plan: RestorePlan, expected: str) -> None:
         for _ in range(_TRIES - 1):
             with contextlib.suppress(capture.Moved):
-                return self._require_equal(self._find_differences(plan, expected))
-        return self._require_equal(self._find_differences(plan, expected))
+                return self._require_no_differences(self._compare_with_worktree(plan, expected))
+        return self._require_no_differences(self._compare_with_worktree(plan, expected))
 
-    def _find_differences(self, plan: Plan, expected: str) -> list[str]:
-        deleted_paths = paths_in(plan.files, "D") - set(plan.absent)
+    def _compare_with_worktree(self, plan: RestorePlan, expected: str) -> list[str]:
+        deleted_paths = paths_of(plan.files, "D") - set(plan.absent)
         if not self._paths:
             wanted = self._target, self._checkpoint.git_sha
-            return comparison.compare(
+            return comparison.compare_with_worktree(
                 *(self._repository, self._objects, *wanted, self._limits),
                 with_operation=self._brings_operation,
                 deleted=deleted_paths,
@@ -478,7 +468,7 @@ class _Restore:
         command = ("diff-index", "--cached", "--no-renames", "--diff-filter=D", "--name-only", "-z")
         with PrivateIndex(self._repository) as index:
             untracked_paths = index.git(*command, expected).split(b"\0")[:-1]  # also ignored files
-            files_tree = self._capture(index, self._objects.head()[0], untracked_paths).files
+            files_tree = self._capture(index, self._objects.read_head()[0], untracked_paths).files
         missing_paths = plan.list_skipped_without_file(self._repository)
         top = os.fsencode(self._repository.worktree or "")
         changes = [
@@ -488,12 +478,12 @@ class _Restore:
             # A capture lists a skip-worktree entry as a file, even without a file.
             if self._restores_index or change.status != "A" or planning.is_file(top, change.path)
         ]
-        names = comparison.describe_unexpected(
+        names = comparison.unexpected_changes(
             self._repository, changes, deleted_paths, plan.exactness.raw
         )
-        return names + comparison.find_wrong_layout(self._repository, plan.directories, plan.modes)
+        return names + comparison.find_wrong_modes(self._repository, plan.directories, plan.modes)
 
-    def _require_equal(self, differing: Sequence[str]) -> None:
+    def _require_no_differences(self, differing: Sequence[str]) -> None:
         if differing:
             problem = f"the restored files differ from checkpoint {self._checkpoint.id}"
             raise WorktreeError(f"{problem}: {join_first(differing)}", hint=self._revert_hint)
@@ -502,14 +492,14 @@ class _Restore:
     def _revert_hint(self) -> str:
         return f"restore the previous state: {undoing.revert_command(self._step)}"
 
-    def _report(
-        self, plan: Plan, safety: str | None, still_failing: Sequence[bytes], apart: Sequence[str]
+    def _result(
+        self, plan: RestorePlan, safety: str | None, failing: Sequence[bytes], apart: Sequence[str]
     ) -> RestoreResult:
         remarks = [*self._list_remarks(plan), *self._removal.remarks]
         remarks += [_OF_SUBMODULE + failure for failure in self.submodules.failures]
         changes = sorted([*plan.changes, *self.submodules.changes], key=lambda change: change.path)
         main_fields = self._checkpoint.id, changes, safety, remarks, self._position, self._source
-        return RestoreResult(*main_fields, apart, tuple(sorted(still_failing)), self._unheld)
+        return RestoreResult(*main_fields, apart, tuple(sorted(failing)), self._unheld)
 
     def _describe_head_changes(self) -> list[str]:
         checkpoint, captured = self._checkpoint, self._checkpoint.worktree
@@ -530,18 +520,17 @@ class _Restore:
         if source.branch is not None:
             end = "-- " if source.branch.startswith("-") else ""  # fetched: may be any text
             circumstance = f"on {source.branch}"
-            advice = f"; to switch to that branch: git switch {end}{shell_word(source.branch)}"
+            advice = f"; to switch to that branch: git switch {end}{shell_quoted(source.branch)}"
         remark = f"the checkpoint was made {circumstance}, at the same commit{advice}"
         return [f"HEAD stays at {position}; {remark}", *remarks]
 
     def _compare_operations(self, position: Position, source: Position, resume: str) -> list[str]:
         active, captured = position.operation, None if self._is_foreign else source.operation
-        end_commands = _ENDINGS.get(
-            (captured if self._changes_operation else active) or "", "see git status"
-        )
+        ended_operation = captured if self._changes_git_operation else active
+        end_commands = _ENDINGS.get(ended_operation or "", "see git status")
         suffix = "" if position.commit == source.commit else ", which belong to another commit"
         remarks = []
-        if self._changes_operation:
+        if self._changes_git_operation:
             if active and active != captured:
                 hint = f"to return to that state: {undoing.revert_command(self._step)}"
                 remarks.append(f"the {active} in progress in the worktree is ended; {hint}")
@@ -562,7 +551,7 @@ class _Restore:
                 remarks.append(f"{remark}; to end it: {end_commands}")
         return remarks
 
-    def _list_remarks(self, plan: Plan) -> list[str]:
+    def _list_remarks(self, plan: RestorePlan) -> list[str]:
         deleted_paths = {change.path for change in plan.changes if change.kind == planning.DELETE}
         reported_paths = self.submodules.paths | self.submodules.moved | deleted_paths
         remarks = list(self._omitted_remarks)
@@ -589,8 +578,7 @@ class _Restore:
         return remarks + self.submodules.remarks
 
 
-def _require_source(repository: Repository, checkpoint: Checkpoint) -> None:
-    """Raise `WorktreeError` if the repository is bare or the checkpoint has no files."""
+def _require_files_to_restore(repository: Repository, checkpoint: Checkpoint) -> None:
     files, commit = checkpoint.worktree, checkpoint.git_sha[:10]
     if repository.worktree is None:
         hint = f"open a worktree: git ckpt resume {checkpoint.id[: ids.SHORT]}"
@@ -602,21 +590,18 @@ def _require_source(repository: Repository, checkpoint: Checkpoint) -> None:
         raise WorktreeError(f"checkpoint {checkpoint.id} has no files: {files.degraded}", hint=hint)
 
 
-def _list_omitted(
+def _describe_omitted_paths(
     repository: Repository, checkpoint: Checkpoint, paths: Sequence[bytes]
 ) -> list[str]:
-    """Make a remark on paths that the checkpoint omits and the worktree lacks, if any."""
-    top, missing_names = os.fsencode(repository.worktree or ""), []
+    top, missing = os.fsencode(repository.worktree or ""), []
     for entry in checkpoint.worktree.omitted if checkpoint.worktree is not None else ():
-        path = modules.unquote(entry.path).rstrip(b"/")
+        path = modules.unquote_path(entry.path).rstrip(b"/")
         is_run_file = checkpoint.run is not None and path.startswith(b"run/")  # not in the worktree
-        is_in_git_dir = path.split(b"/")[0] == b".git" or not stays_within(path)
+        is_in_git_dir = path.split(b"/")[0] == b".git" or not has_no_dotdot(path)
         if not is_run_file and not is_in_git_dir and is_within(path, paths):
-            missing_names += [] if os.path.lexists(os.path.join(top, path)) else [entry.path]
-    if not missing_names:
+            missing += [] if os.path.lexists(os.path.join(top, path)) else [entry.path]
+    if not missing:
         return []
-    count_words = "1 path" if len(missing_names) == 1 else f"{len(missing_names)} paths"
-    reason = (
-        f"neither in the checkpoint nor in the worktree: {join_first(missing_names, _MAX_NAMED)}"
-    )
+    count_words = "1 path" if len(missing) == 1 else f"{len(missing)} paths"
+    reason = f"neither in the checkpoint nor in the worktree: {join_first(missing, _MAX_NAMED)}"
     return [f"{count_words} {reason}; see why: git ckpt show {checkpoint.id[: ids.SHORT]}"]

@@ -14,12 +14,12 @@ from errno import EISDIR, ELOOP, ENOENT
 
 from gitckpt.git import fsync
 from gitckpt.git.files import private_dirs, regular
-from gitckpt.git.lock import Lock
+from gitckpt.git.lock import FileLock
 from gitckpt.git.objects import diff
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import IndexGone
 from gitckpt.model import ids
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.checkpoint import SAFETY, Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError, WorktreeError
 from gitckpt.model.values import dataclass, field
@@ -29,7 +29,7 @@ from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import ref_names
 from gitckpt.store.records.entry import CheckpointInfo, Query
 from gitckpt.store.snapshot import comparison, manifest
-from gitckpt.store.snapshot.manifest import Contents
+from gitckpt.store.snapshot.manifest import Snapshot
 
 RESTORE, UNDO, REDO = "restore", "undo", "redo"
 _KEYS = ("undo", "redo", "here", "open", "oids")  # of the document, in the order of `UndoStack`
@@ -57,7 +57,7 @@ class UndoStack:
     open: str | None = None  # the safety checkpoint of the interrupted step
     oids: dict[str, str] = field(default_factory=dict)  # of the documents, by id
 
-    def list_ids(self, kind: str) -> list[str]:
+    def step_ids(self, kind: str) -> list[str]:
         return self.redo if kind == REDO else self.undo
 
 
@@ -66,11 +66,11 @@ def read_stack(store: Checkpoints) -> UndoStack:
     if (stack := _load_stack(store.repository)) is not None:
         return stack
     worktree = local_checkpoints.worktree_name(store.repository)
-    creation_time = local_checkpoints.creation_time(store.repository)
+    creation_time = local_checkpoints.worktree_creation_time(store.repository)
     safety_entries = [entry for entry in store.list() if entry.trigger == SAFETY]
     local_ids = LocalCheckpoints.read(store.repository, [entry.id for entry in safety_entries])
     oids = {}
-    for entry in filter(local_ids.is_ours, reversed(safety_entries)):
+    for entry in filter(local_ids.is_written_here, reversed(safety_entries)):
         state = store.read(entry.id).state
         if (state.get("worktree"), state.get("made", creation_time)) == (worktree, creation_time):
             oids[entry.id] = entry.oid
@@ -80,8 +80,8 @@ def read_stack(store: Checkpoints) -> UndoStack:
 def next_step(store: Checkpoints, stack: UndoStack, kind: str) -> tuple[str | None, Sequence[str]]:
     """Return the checkpoint to restore (or None), and removed ones that come before."""
     missing_ids: list[str] = []
-    for checkpoint_id in reversed(stack.list_ids(kind)):
-        if _exists(store, stack, checkpoint_id):
+    for checkpoint_id in reversed(stack.step_ids(kind)):
+        if _is_stored(store, stack, checkpoint_id):
             return checkpoint_id, missing_ids
         missing_ids.append(checkpoint_id)
     return None, missing_ids
@@ -123,48 +123,47 @@ def list_steps(store: Checkpoints) -> list[UndoStep]:
     return [
         UndoStep(kind, entries[checkpoint_id])
         for kind in (UNDO, REDO)
-        for checkpoint_id in reversed(stack.list_ids(kind))
+        for checkpoint_id in reversed(stack.step_ids(kind))
         if checkpoint_id in entries
     ]
 
 
-def record_start(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
+def record_restore_start(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
     """Record that a restore, undo or redo begins; `safety` has the state before it."""
-    with _stack_lock(store.repository):
+    with _undo_stack_lock(store.repository):
         stack = read_stack(store)
-        undo, redo = (_drop_step(store, stack, side, safety) for side in (stack.undo, stack.redo))
-        interrupted = stack.open if _exists(store, stack, stack.open) else None
-        is_half_done = interrupted is not None and _is_half_done(store, safety, interrupted)
+        undo, redo = (_other_steps(store, stack, side, safety) for side in (stack.undo, stack.redo))
+        interrupted = stack.open if _is_stored(store, stack, stack.open) else None
+        is_half_done = interrupted is not None and _is_restore_half_done(store, safety, interrupted)
         if kind == RESTORE:
             undo += [interrupted] if interrupted is not None and interrupted in redo else []
             redo = []
         if not is_half_done:
             other_ids = redo if kind == UNDO else undo
-            newest = stack.position if _exists(store, stack, stack.position) else None
-            if newest is not None and not _restore_same_state(store, store.read(newest), safety):
+            newest = stack.position if _is_stored(store, stack, stack.position) else None
+            if newest is not None and not _have_same_state(store, store.read(newest), safety):
                 other_ids.append(newest)  # files were edited since: the user may want either state
             other_ids.append(safety.id)
-        recorded_oid = LocalCheckpoints.read(store.repository, [safety.id]).oid(safety.id)
-        oid = recorded_oid or store.refs.read(ref_names.CHECKPOINTS + safety.id) or ""
+        recorded_oid = LocalCheckpoints.read(store.repository, [safety.id]).find_oid(safety.id)
+        oid = recorded_oid or store.refs.read_ref(ref_names.CHECKPOINTS + safety.id) or ""
         open_id, oids = interrupted if is_half_done else safety.id, {**stack.oids, safety.id: oid}
-        _write(store.repository, UndoStack(undo, redo, open=open_id, oids=oids))
+        _write_stack(store.repository, UndoStack(undo, redo, open=open_id, oids=oids))
 
 
-def record_end(store: Checkpoints, kind: str, target: str) -> None:
+def record_restore_end(store: Checkpoints, kind: str, target: str) -> None:
     """Record that a restore, undo or redo has restored the checkpoint `target`."""
-    with _stack_lock(store.repository):
+    with _undo_stack_lock(store.repository):
         stack = read_stack(store)
         if kind == RESTORE:
             if stack.open is not None:
-                _write(store.repository, UndoStack(stack.undo, stack.redo, oids=stack.oids))
+                _write_stack(store.repository, UndoStack(stack.undo, stack.redo, oids=stack.oids))
             return
-        same_ids, opposite_ids = stack.list_ids(kind), stack.redo if kind == UNDO else stack.undo
+        same_ids, opposite_ids = stack.step_ids(kind), stack.redo if kind == UNDO else stack.undo
         if stack.position is not None and stack.position != target:
             opposite_ids.append(stack.position)
         del same_ids[same_ids.index(target) if target in same_ids else len(same_ids) :]
-        _write(
-            store.repository, UndoStack(stack.undo, stack.redo, position=target, oids=stack.oids)
-        )
+        new_stack = UndoStack(stack.undo, stack.redo, position=target, oids=stack.oids)
+        _write_stack(store.repository, new_stack)
 
 
 def revert_command(kind: str) -> str:
@@ -172,7 +171,7 @@ def revert_command(kind: str) -> str:
 
 
 @contextlib.contextmanager
-def with_revert_hint(kind: str) -> Iterator[None]:
+def add_revert_hint_to_errors(kind: str) -> Iterator[None]:
     """Add the command that reverts the step to the hint of an `IndexGone` error."""
     try:
         yield
@@ -181,35 +180,33 @@ def with_revert_hint(kind: str) -> Iterator[None]:
         raise error.but(hint=hint) from None
 
 
-def skipped_remarks(missing: Sequence[str]) -> list[str]:
+def remark_on_skipped_steps(missing: Sequence[str]) -> list[str]:
     """Make a remark on steps that are skipped as their checkpoints are `missing`."""
     short_ids = ", ".join(checkpoint_id[: ids.SHORT] for checkpoint_id in missing)
     return [f"skipped steps whose checkpoints are gone ({_GONE}): {short_ids}"] if missing else []
 
 
-def _drop_step(
+def _other_steps(
     store: Checkpoints, stack: UndoStack, side: list[str], safety: Checkpoint
 ) -> list[str]:
-    """Return the steps except `safety`; drop removed checkpoints if there are many."""
     steps = [id_ for id_ in side if id_ != safety.id]
-    return steps if len(side) <= _LONG else [id_ for id_ in steps if _exists(store, stack, id_)]
+    return steps if len(side) <= _LONG else [id_ for id_ in steps if _is_stored(store, stack, id_)]
 
 
-def _exists(store: Checkpoints, stack: UndoStack, checkpoint: str | None) -> bool:
+def _is_stored(store: Checkpoints, stack: UndoStack, checkpoint: str | None) -> bool:
     # A fetch may have replaced the document: the oid tells.
     oid = stack.oids.get(checkpoint or "")
-    return oid is not None and store.refs.read(f"{ref_names.CHECKPOINTS}{checkpoint}") == oid
+    return oid is not None and store.refs.read_ref(f"{ref_names.CHECKPOINTS}{checkpoint}") == oid
 
 
-def _is_half_done(store: Checkpoints, safety: Checkpoint, interrupted: str) -> bool:
-    """Return whether each path is as before the interrupted step or as after it."""
+def _is_restore_half_done(store: Checkpoints, safety: Checkpoint, interrupted: str) -> bool:
     try:
         before = store.read(interrupted)
         after = store.read_own(str(before.state.get("before")))
-        trees_of_sides = [_describe_state(store, checkpoint)[:2] for checkpoint in (before, after)]
+        trees_of_sides = [_restored_state(store, checkpoint)[:2] for checkpoint in (before, after)]
     except (NotFoundError, InvalidCheckpoint, WorktreeError):
         return False  # unknown: counts as a state to return to
-    trees_now = _describe_state(store, safety)[:2]
+    trees_now = _restored_state(store, safety)[:2]
     for *trees, tree in zip(*trees_of_sides, trees_now, strict=True):  # files, then index entries
         differences = (diff.diff_trees(store.repository, side, tree) for side in trees)
         start_paths, target_paths = ({entry.path for entry in entries} for entries in differences)
@@ -218,16 +215,15 @@ def _is_half_done(store: Checkpoints, safety: Checkpoint, interrupted: str) -> b
     return True
 
 
-def _restore_same_state(store: Checkpoints, checkpoint: Checkpoint, safety: Checkpoint) -> bool:
+def _have_same_state(store: Checkpoints, checkpoint: Checkpoint, safety: Checkpoint) -> bool:
     if (checkpoint.git_sha, checkpoint.tree) == (safety.git_sha, safety.tree):
         return True
     with contextlib.suppress(WorktreeError):
-        return _describe_state(store, checkpoint) == _describe_state(store, safety)
+        return _restored_state(store, checkpoint) == _restored_state(store, safety)
     return False
 
 
-def _describe_state(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str, str, object]:
-    """Return what a restore restores: tree of files, tree of index entries, settings."""
+def _restored_state(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str, str, object]:
     contents = _read_contents(store, checkpoint)
     staged_tree = comparison.staged_tree(store.repository, contents, checkpoint.git_sha)
     conflict_trees = {stage: tree for stage, tree in contents.index.items() if stage}
@@ -235,22 +231,25 @@ def _describe_state(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str, st
     return contents.files, staged_tree, other_state
 
 
-def _read_contents(store: Checkpoints, checkpoint: Checkpoint) -> Contents:
+def _read_contents(store: Checkpoints, checkpoint: Checkpoint) -> Snapshot:
     return manifest.contents_of(checkpoint, store.repository, store.objects)
 
 
-def _stack_lock(repository: Repository) -> Lock:
+def _undo_stack_lock(repository: Repository) -> FileLock:
     # After `_PATIENCE` seconds, the step continues without the lock.
-    return Lock(os.path.join(repository.make_private_dir(), "undo.lock"), _PATIENCE)
+    return FileLock(os.path.join(repository.make_private_dir(), "undo.lock"), _PATIENCE)
 
 
 def _load_stack(repository: Repository) -> UndoStack | None:
     try:
-        with open(_stack_path(repository), encoding="utf-8", opener=private_dirs.create) as file:
+        path = _stack_path(repository)
+        with open(path, encoding="utf-8", opener=private_dirs.open_private_file) as file:
             stack_document = json.load(file)
         stack = UndoStack(*(stack_document[key] for key in _KEYS))
         id_lists = stack.undo, stack.redo
-        if not all(isinstance(ids_, list) and all(map(ids.is_id, ids_)) for ids_ in id_lists):
+        if not all(
+            isinstance(ids_, list) and all(map(ids.is_checkpoint_id, ids_)) for ids_ in id_lists
+        ):
             return None
         if not all(isinstance(oid, str) for oid in stack.oids.values()):
             return None
@@ -261,22 +260,22 @@ def _load_stack(repository: Repository) -> UndoStack | None:
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     stack.position, stack.open = (
-        checkpoint_id if isinstance(checkpoint_id, str) and ids.is_id(checkpoint_id) else None
-        for checkpoint_id in (stack.position, stack.open)
+        id_ if isinstance(id_, str) and ids.is_checkpoint_id(id_) else None
+        for id_ in (stack.position, stack.open)
     )
     return stack
 
 
-def _write(repository: Repository, stack: UndoStack) -> None:
+def _write_stack(repository: Repository, stack: UndoStack) -> None:
     path = _stack_path(repository)
     ids_in_use = {*stack.undo, *stack.redo, stack.position, stack.open}
     stack.oids = {id_: oid for id_, oid in stack.oids.items() if id_ in ids_in_use}
     stack_values = stack.undo, stack.redo, stack.position, stack.open, stack.oids
     stack_document = dict(zip(_KEYS, stack_values, strict=True))
     try:
-        regular.write_private(path, json.dumps(stack_document).encode(), flushed=True)
+        regular.write_private_file(path, json.dumps(stack_document).encode(), flushed=True)
     except OSError as error:
-        command = f"mv {shell_word(path)} {shell_word(f'{path}.old')}"
+        command = f"mv {shell_quoted(path)} {shell_quoted(f'{path}.old')}"
         hint = f"move the directory away: {command}" if error.errno == EISDIR else None
         raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None
     fsync.flush([repository.git_dir])

@@ -10,15 +10,15 @@ from itertools import chain
 
 from gitckpt.git import graph
 from gitckpt.git.files import private_dirs, regular
-from gitckpt.git.notes import Notes
-from gitckpt.git.objects.diff import Expansion, diff_trees
-from gitckpt.git.objects.encoding import empty_tree
+from gitckpt.git.notes import GitNotes
+from gitckpt.git.objects.diff import DiffCounter, diff_trees
+from gitckpt.git.objects.encoding import empty_tree_oid
 from gitckpt.git.repository import Repository
 from gitckpt.model import budget, note, policy, times
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, SAFETY, SUBMODULE
 from gitckpt.model.errors import BusyError, CkptError, UsageError, WorktreeError
-from gitckpt.model.policy import ALL, DAY, HOUR, Candidate, Decision, Newest, Place, Policy
+from gitckpt.model.policy import DAY, HOUR, Decision, ExpiryCandidate, NewestKept, Place, Policy
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store import local_checkpoints, notes, submodules
 from gitckpt.store.checkpoints import Checkpoints
@@ -54,8 +54,8 @@ def check_clock(repository: Repository, instant: int) -> str | None:
         start_of_use = instant
     with contextlib.suppress(OSError):  # on a full disk, the older file suffices
         path = os.path.join(repository.make_private_dir(), _CLOCK_FILE)
-        line = " ".join(map(str, (start_of_use, instant, *new_boot))) + "\n"
-        regular.write_private(path, line.encode("ascii"), flushed=False, opener=private_dirs.create)
+        line = b"%s\n" % " ".join(map(str, (start_of_use, instant, *new_boot))).encode("ascii")
+        regular.write_private_file(path, line, flushed=False, opener=private_dirs.open_private_file)
     if instant - start_of_use >= _PROOF:
         return None
     return "the clock was set, or the repository was unused for a month: nothing expires for a day"
@@ -75,7 +75,7 @@ def _read_uptime() -> list[int]:
 def _read_clock(repository: Repository) -> list[int] | None:
     path = os.path.join(repository.private_dir, _CLOCK_FILE)
     try:
-        with open(path, "rb", opener=private_dirs.create) as file:
+        with open(path, "rb", opener=private_dirs.open_private_file) as file:
             values = [int(number) for number in file.read(256).split()]
     except (OSError, ValueError):
         return None
@@ -86,8 +86,12 @@ def _read_clock(repository: Repository) -> list[int] | None:
 # if the remaining checkpoint contains all contents of the removed ones.
 
 
-def decide_thinning(
-    store: Checkpoints, entries: ById, staying: Sequence[Candidate], rules: Policy, newest: Newest
+def decide_thinned(
+    store: Checkpoints,
+    entries: ById,
+    staying: Sequence[ExpiryCandidate],
+    rules: Policy,
+    newest: NewestKept,
 ) -> dict[str, Decision]:
     """Decide which checkpoints to remove because later checkpoints contain them.
 
@@ -95,8 +99,8 @@ def decide_thinning(
     """
     instant = store.clock()
     local = LocalCheckpoints.read(store.repository)
-    local_candidates = [candidate for candidate in staying if local.is_ours(entries[candidate.id])]
-    if not (spans := policy.find_spans(local_candidates, rules, newest, now=instant)):
+    local_candidates = [c for c in staying if local.is_written_here(entries[c.id])]
+    if not (spans := policy.find_groups_to_thin(local_candidates, rules, newest, now=instant)):
         return {}
     used = runs.referenced_checkpoints(store) | ownership.checkpoints_of_worktrees(store.repository)
     due_entries = [entries[candidate.id] for span in spans for candidate in span.due]
@@ -113,20 +117,19 @@ def decide_thinning(
     return decisions
 
 
-def list_tips(store: Checkpoints) -> set[str]:
-    output = store.refs.list("refs/heads", "refs/tags", "refs/remotes", fields="%(objectname)")
-    return set(store.repository.cat_file.list_existing(sorted(set(output.decode("ascii").split()))))
+def list_ref_tips(store: Checkpoints) -> set[str]:
+    output = store.refs.list_refs("refs/heads", "refs/tags", "refs/remotes", fields="%(objectname)")
+    oids = sorted(set(output.decode("ascii").split()))
+    return set(store.repository.cat_file.list_existing_objects(oids))
 
 
 class _ContentsCheck:
-    """Checks that later checkpoints have all contents of a checkpoint to remove."""
-
     def __init__(self, store: Checkpoints, due: Infos, newest: Infos) -> None:
         self._repository = store.repository
-        self._expansion = Expansion(store.repository, budget.SNAPSHOT)
-        self._existing = _find_commits(store, due)
-        tips = list_tips(store) | _find_commits(store, newest) if self._existing else set()
-        self._outside = graph.outside(store.repository.git, self._existing, tips)
+        self._expansion = DiffCounter(store.repository, budget.SNAPSHOT)
+        self._existing = _existing_commits(store, due)
+        tips = list_ref_tips(store) | _existing_commits(store, newest) if self._existing else set()
+        self._outside = graph.find_commits_outside(store.repository.git, self._existing, tips)
 
     def contains(self, later: CheckpointInfo, entry: CheckpointInfo) -> bool:
         """Return whether `later` and reachable commits have all contents of `entry`."""
@@ -152,7 +155,7 @@ class _ContentsCheck:
         if files is None or later_tree is None or of_commit is None or base_tree is None:
             return False
         tree_pairs = ((base_tree, files), (of_commit, files), (files, later_tree))
-        if any(self._expansion.is_beyond(*pair) for pair in tree_pairs):
+        if any(self._expansion.exceeds_path_limit(*pair) for pair in tree_pairs):
             return False
         old_files = {d.path: (d.old_mode, d.old) for d in diff_trees(repository, of_commit, files)}
         changes = {d.path: d for d in diff_trees(repository, files, later_tree)}
@@ -169,7 +172,7 @@ class _ContentsCheck:
         return self._oid(f"{entry.tree}:files") if entry.tree else self._commit_tree(entry.git_sha)
 
     def _commit_tree(self, commit: str) -> str | None:
-        empty = empty_tree(self._repository.object_format)
+        empty = empty_tree_oid(self._repository.object_format)
         return self._oid(f"{commit}^{{tree}}") if commit else empty
 
     def _oid(self, name: str) -> str | None:
@@ -177,9 +180,9 @@ class _ContentsCheck:
         return info[0] if info is not None else None
 
 
-def _find_commits(store: Checkpoints, entries: Infos) -> set[str]:
+def _existing_commits(store: Checkpoints, entries: Infos) -> set[str]:
     commits = {entry.git_sha for entry in entries if entry.git_sha}
-    return set(store.repository.cat_file.list_existing(sorted(commits)))
+    return set(store.repository.cat_file.list_existing_objects(sorted(commits)))
 
 
 def _submodules(entry: CheckpointInfo) -> set[str]:
@@ -187,21 +190,21 @@ def _submodules(entry: CheckpointInfo) -> set[str]:
 
 
 def remove_run(store: Checkpoints, run: str) -> int:
-    info = summary.summary_of(store, run)
-    store.leases.require_free(run)
+    info = summary.summarize_run(store, run)
+    store.leases.require_lease_free(run)
     if (dependent := runs.find_referring_run(store, run)) is not None:
         problem = f"run {run} stays: the unfinished run {dependent} refers to its checkpoints"
         raise UsageError(problem, hint=f"remove that run first: git ckpt remove {dependent}")
-    chains = runs.chains_of(store, [run])
+    chains = runs.chains_of_runs(store, [run])
     size = len(chains[run])
-    fate = runs.Fate(run, info.label, size, info.path, is_due=True, expires=True, reason="named")
+    fate = runs.RunFate(run, info.label, size, info.path, is_due=True, expires=True, reason="named")
     (fate,) = runs.remove_runs(store, chains, [fate])
     if fate.failure is not None:
         raise fate.failure
     if not fate.expires:
         hint = "solve that, then run: "
         if fate.path is not None and worktree.HOLDS in fate.reason:
-            hint = f"save or move these files: git -C {shell_word(fate.path)} ckpt save; "
+            hint = f"save or move these files: git -C {shell_quoted(fate.path)} ckpt save; "
             hint += "then run: "
         raise WorktreeError(f"run {run} stays: {fate.reason}", hint=f"{hint}git ckpt remove {run}")
     _forget_removed_runs(store)
@@ -210,22 +213,22 @@ def remove_run(store: Checkpoints, run: str) -> int:
 
 def _forget_removed_runs(store: Checkpoints) -> None:
     with contextlib.suppress(BusyError):  # the next removal does it
-        keys.delete_orphans(store.refs, store.objects, store.index.runs)
-    local_checkpoints.forget_removed_runs(store.repository, store.index.runs)
+        keys.delete_orphan_keys(store.refs, store.objects, store.index.list_runs)
+    local_checkpoints.forget_removed_runs(store.repository, store.index.list_runs)
 
 
 @dataclass(frozen=True, slots=True)
 class ExpireResult:
-    """The checkpoints and runs that `expire` removed or would remove, newest first."""
+    """The checkpoints and runs that an expiry removed or would remove, newest first."""
 
     checkpoints: Sequence[tuple[CheckpointInfo, Decision]]  # removed (or to remove)
-    runs: Sequence[runs.Fate]
+    runs: Sequence[runs.RunFate]
     squashed: Collection[str]  # ids of removed checkpoints of phases and turns
     total: int  # number of checkpoints before the expiry
     failed: Sequence[tuple[CheckpointInfo, CkptError]] = ()  # could not be deleted
 
 
-def expire(
+def expire_checkpoints(
     store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: Notify = lambda _: None
 ) -> ExpireResult:
     """Remove the checkpoints and runs that expire by a policy.
@@ -237,14 +240,14 @@ def expire(
         progress("clearing leftovers of interrupted commands")
         with contextlib.suppress(BusyError):  # the next expiry does it
             # Before the rest: leftover refs can block a ref that expiry must create.
-            sweep.sweep_refs(store.repository, store.refs, store.announce)
-            store.remover().finish_removals()
-        sweep.sweep_files(store.repository)
-    total_count, _ = store.index.sizes()
+            sweep.delete_orphans(store.repository, store.refs, store.announce)
+            store.make_remover().finish_removals()
+        sweep.delete_leftover_files(store.repository)
+    total_count, _ = store.index.count_checkpoints()
     pairs, failures = expire_outside_runs(store, rules, dry_run=dry_run, progress=progress)
     fates, chains = runs.decide_fates(store, rules)
     if dry_run:
-        fates = runs.predict_removals(store, fates)
+        fates = runs.predict_run_removals(store, fates)
     else:
         fates = runs.remove_runs(store, chains, fates, progress, settled=False)
     squashed = runs.squashable(store, rules, {fate.run for fate in fates if fate.expires})
@@ -258,11 +261,13 @@ def expire(
         with ref_names.write_lock(store.repository) as is_acquired:
             # A checkpoint being written is recorded as local before its refs exist.
             if is_acquired:
-                local_checkpoints.forget_removed(store.repository, store.index.oids)
+                local_checkpoints.forget_removed_checkpoints(
+                    store.repository, store.index.oids_by_id
+                )
         with contextlib.suppress(BusyError):  # the next expiry does it
-            store.remover().update_keep_refs()
-        submodules.sweep(store)
-        for sentence in worktree.finish_removals(store.repository):
+            store.make_remover().update_keep_refs()
+        submodules.remove_unreferenced_checkpoints(store)
+        for sentence in worktree.finish_worktree_removals(store.repository):
             store.announce(sentence)
     for entry, reason in squashed.values():
         pairs.append((entry, Decision(entry.id, expires=True, reason=reason)))
@@ -271,7 +276,7 @@ def expire(
         entries = [e for e in chains[fate.run] if e.id not in fate.keeps] if is_removed else []
         pairs += ((e, Decision(e.id, expires=True, reason=fate.reason)) for e in entries)
         if fate.failure is not None:
-            failures |= _keep_existing(store, dict.fromkeys((e.id for e in entries), fate.failure))
+            failures |= _only_existing(store, dict.fromkeys((e.id for e in entries), fate.failure))
     pairs.sort(key=lambda item: (item[0].time, item[0].sequence or 0, item[0].id), reverse=True)
     removed_entries = [item for item in pairs if item[0].id not in failures]
     stuck_entries = [(entry, failures[entry.id]) for entry, _ in pairs if entry.id in failures]
@@ -290,11 +295,11 @@ def _remove_each(store: Checkpoints, ids: Collection[str], listed: ById | None =
                 raise
             failures |= dict.fromkeys(stuck_ids, error)
             listed = None  # may be stale
-    return _keep_existing(store, failures)
+    return _only_existing(store, failures)
 
 
-def _keep_existing(store: Checkpoints, failed: Failures) -> Failures:
-    read_ref = store.refs.read
+def _only_existing(store: Checkpoints, failed: Failures) -> Failures:
+    read_ref = store.refs.read_ref
     return {i: e for i, e in failed.items() if read_ref(ref_names.CHECKPOINTS + i) is not None}
 
 
@@ -309,17 +314,18 @@ def expire_outside_runs(
     entries, newest = _due(store, rules, instant)
     by_id = {entry.id: entry for entry in entries}
     # `%(*objectname)` is the commit that an annotated tag points to.
-    tags = store.refs.list("refs/tags", fields="%(objectname) %(*objectname)") if entries else b""
+    fields = "%(objectname) %(*objectname)"
+    tags = store.refs.list_refs("refs/tags", fields=fields) if entries else b""
     tagged_oids = set(tags.decode("ascii").split())
     candidates = [_make_candidate(entry, tagged_oids) for entry in entries]
-    decisions = {d.id: d for d in policy.decide_all(candidates, rules, newest, now=instant)}
+    decisions = {d.id: d for d in policy.decide_expiry(candidates, rules, newest, now=instant)}
     min_age = min(rules.rewritten_older_than, rules.older_than)
     old = [entry for entry in entries if instant - entry.time >= min_age]
-    if amended := _rewritten(store, [entry for entry in old if not decisions[entry.id].expires]):
+    if amended := _find_amended(store, [entry for entry in old if not decisions[entry.id].expires]):
         candidates = [replace(c, rewritten=c.id in amended) for c in candidates]
-        decisions = {d.id: d for d in policy.decide_all(candidates, rules, newest, now=instant)}
+        decisions = {d.id: d for d in policy.decide_expiry(candidates, rules, newest, now=instant)}
     kept = [candidate for candidate in candidates if not decisions[candidate.id].expires]
-    decisions |= decide_thinning(store, by_id, kept, rules, newest)
+    decisions |= decide_thinned(store, by_id, kept, rules, newest)
     expired_entries = {id_: by_id[id_] for id_, decision in decisions.items() if decision.expires}
     failures: Failures = {}
     if expired_entries and not dry_run:
@@ -328,31 +334,31 @@ def expire_outside_runs(
     return [(entry, decisions[id_]) for id_, entry in expired_entries.items()], failures
 
 
-def _due(store: Checkpoints, rules: Policy, instant: int) -> tuple[list[CheckpointInfo], Newest]:
+def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[CheckpointInfo], NewestKept]:
     # Local checkpoints count first: fetched ones with future dates must not displace them.
-    local_ids = LocalCheckpoints.read(store.repository).ids_as_written(store.index.oids())
+    own_ids = LocalCheckpoints.read(store.repository).list_unreplaced_ids(store.index.oids_by_id())
     hook_query, safety_query = Query(triggers=HOOK_TRIGGERS), Query(triggers=[SAFETY])
     by_agents = Query(triggers=[MANUAL], by_agent=True)
-    local = Query(ids=sorted(local_ids))  # only local checkpoints are thinned
+    local = Query(ids=sorted(own_ids))  # only local checkpoints are thinned
     safety_limit = _nth_newest(store, safety_query, local, rules.safeties)
     if rules.everything:
         entries = store.list(Query(in_run=False))
         triggers = {entry.trigger for entry in entries} - {SAFETY, SUBMODULE}
         oldest = _nth_newest(store, Query(triggers=sorted(triggers)), local, rules.keep_last)
-        return list(entries), Newest(oldest, oldest, safety_limit)
+        return list(entries), NewestKept(oldest, oldest, safety_limit)
     entries_by_id: dict[str, CheckpointInfo] = {}
     for query, age in (
         (hook_query, min(rules.older_than, rules.rewritten_older_than)),
         (safety_query, rules.safety_older_than),
         (local, min(rules.hourly_after, rules.daily_after)),
     ):
-        aged_query = replace(query, in_run=False, until=max(instant - age, 0))
+        aged_query = replace(query, in_run=False, until=max(now - age, 0))
         entries_by_id |= {entry.id: entry for entry in store.list(aged_query)}
     limits = [_nth_newest(store, kind, local, rules.keep_last) for kind in (hook_query, by_agents)]
     # The later limit: at least `keep_last` checkpoints of both kinds together are as new.
     shared_limit = max(limit for limit in limits if limit is not None) if rules.keep_last else None
     entries = sorted(entries_by_id.values(), key=_sort_key, reverse=True)
-    return entries, Newest(limits[0], shared_limit, safety_limit)
+    return entries, NewestKept(limits[0], shared_limit, safety_limit)
 
 
 def _nth_newest(store: Checkpoints, kind: Query, local: Query, count: int) -> Place | None:
@@ -364,32 +370,33 @@ def _nth_newest(store: Checkpoints, kind: Query, local: Query, count: int) -> Pl
         return _sort_key(entries[0])
     entries = store.list(nth_query)
     local_entries = store.list(replace(outside, ids=local.ids)) if local.ids and entries else ()
-    return min(_sort_key(entry) for entry in (*entries, *local_entries[-1:])) if entries else ALL
+    return min(map(_sort_key, (*entries, *local_entries[-1:]))) if entries else policy.ALL
 
 
 def _sort_key(entry: CheckpointInfo) -> Place:
     return entry.time, entry.id
 
 
-def _make_candidate(entry: CheckpointInfo, tagged: set[str]) -> Candidate:
+def _make_candidate(entry: CheckpointInfo, tagged: set[str]) -> ExpiryCandidate:
     is_tagged = not tagged.isdisjoint((entry.oid, entry.git_sha))
     details = entry.branch, entry.agent is not None, is_tagged
-    return Candidate(entry.id, entry.time, entry.trigger, entry.run, False, *details)
+    return ExpiryCandidate(entry.id, entry.time, entry.trigger, entry.run, False, *details)
 
 
-def _rewritten(store: Checkpoints, entries: Infos) -> set[str]:
+def _find_amended(store: Checkpoints, entries: Infos) -> set[str]:
     """Return the ids of hook checkpoints whose commit was amended or rebased away."""
     # No branch reaches such a commit, but the new commit's note lists the checkpoint.
     commits = {e.id: e.git_sha for e in entries if e.trigger in HOOK_TRIGGERS and e.git_sha}
     if not commits:
         return set()
-    pending_lines, _ = notes.pending(store.repository)
-    noted_lines = Notes(store.repository, store.objects, ref_names.NOTES).read_all()
+    pending_lines, _ = notes.list_pending_links(store.repository)
+    noted_lines = GitNotes(store.repository, store.objects, ref_names.NOTES).read_all_notes()
     new_commits: set[str] = set()
-    for commit, lines in chain(pending_lines.items(), noted_lines):
-        new_commits |= {commits.get(note.link_id(line), commit) for line in lines or ()} - {commit}
-    existing = set(store.repository.cat_file.list_existing(sorted(new_commits)))
-    tips = list_tips(store) if existing else set()
-    gone = new_commits - existing | graph.outside(store.repository.git, existing - tips, tips)
+    for noted, lines in chain(pending_lines.items(), noted_lines):
+        new_commits |= {commits.get(note.leading_id(line), noted) for line in lines or ()} - {noted}
+    existing = set(store.repository.cat_file.list_existing_objects(sorted(new_commits)))
+    tips = list_ref_tips(store) if existing else set()
+    unreached = graph.find_commits_outside(store.repository.git, existing - tips, tips)
+    gone = new_commits - existing | unreached
     # All checkpoints of the commit: the note lists only the newest.
     return {id_ for id_, commit in commits.items() if commit in gone}

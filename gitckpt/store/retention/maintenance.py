@@ -8,10 +8,10 @@ import os
 from collections.abc import Mapping
 
 from gitckpt.git import config, packing
-from gitckpt.git.command import require_git
+from gitckpt.git.command import require_git_version
 from gitckpt.git.files import private_dirs
-from gitckpt.git.lock import Lock, is_locked
-from gitckpt.git.repository import Repository, discover
+from gitckpt.git.lock import FileLock, is_locked
+from gitckpt.git.repository import Repository, discover_repository
 from gitckpt.model import runstate, times
 from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError
 from gitckpt.model.policy import NOTHING_EXPIRES, Policy
@@ -47,7 +47,7 @@ def cleanup_runs(
 
 def _list_runs_of(store: Checkpoints, pipeline: str) -> set[str]:
     run_ids = set()
-    for info in summary.list_summaries(store):
+    for info in summary.list_runs(store):
         with contextlib.suppress(InvalidCheckpoint, NotFoundError):
             if info.status == runstate.COMPLETE and (table := store.read(info.newest).pipeline):
                 run_ids |= {info.run} if table.name == pipeline else set()
@@ -64,24 +64,24 @@ class MaintenanceState:
     outcome: str = _NEVER
 
 
-def maintain(repository: Repository) -> None:
+def run_maintenance(repository: Repository) -> None:
     """Expire checkpoints, delete leftovers and pack; write the outcome to a file."""
     try:
-        require_git()
+        require_git_version()
         try:
             with Checkpoints(repository, adapter="plumbing") as store:
-                rules = settings.read(repository)
+                rules = settings.read_settings(repository)
                 clock_doubt = expiry.check_clock(repository, store.clock())
                 problem = f"nothing expires: {rules.problem}" if rules.problem else None
-                for sentence in filter(None, (problem, rules.notice, clock_doubt)):
-                    error_log.append(repository, f"maintenance: {sentence}")
+                for sentence in filter(None, (problem, rules.loosening_notice, clock_doubt)):
+                    error_log.append_to_log(repository, f"maintenance: {sentence}")
                 # After a mistake in the settings it is unclear which values should apply.
                 policy = NOTHING_EXPIRES if clock_doubt or problem else rules.policy
                 for sentence in rescue.capture_linked(store):
-                    error_log.append(repository, f"maintenance: {sentence}")
-                failures = expiry.expire(store, policy).failed
+                    error_log.append_to_log(repository, f"maintenance: {sentence}")
+                failures = expiry.expire_checkpoints(store, policy).failed
         finally:  # also after an error: one locked ref must not let the repository grow
-            pack(repository)
+            pack_repository(repository)
             collect_garbage(repository)
         if failures:
             raise failures[0][1]
@@ -92,42 +92,43 @@ def maintain(repository: Repository) -> None:
     _record_outcome(repository, _DONE)
 
 
-def run_in_background(repository: Repository, *, only_pack: bool) -> None:
+def maintain_in_background(repository: Repository, *, only_pack: bool) -> None:
     gc.disable()  # cycle detection over 100,000 checkpoints takes 1 s and finds none
     path = os.path.join(repository.make_private_dir(), ref_names.MAINTENANCE_LOCK)
-    with Lock(path, 0) as is_acquired:
+    with FileLock(path, 0) as is_acquired:
         if is_acquired and only_pack:
-            pack(discover())
+            pack_repository(discover_repository())
         elif is_acquired:
-            maintain(discover())
+            run_maintenance(discover_repository())
 
 
-def settle_removals(repository: Repository) -> None:
+def update_keep_refs(repository: Repository) -> None:
     # If this fails, the next removal tries again.
     try:
         with Checkpoints(repository, adapter="plumbing") as store:
-            store.remover().update_keep_refs()
+            store.make_remover().update_keep_refs()
     except CkptError as error:
         problem = "git gc may delete commits of checkpoints below the shallow boundary"
-        error_log.append(repository, f"{problem}: {error.message}")
+        error_log.append_to_log(repository, f"{problem}: {error.message}")
 
 
-def record_never_ran(repository: Repository) -> None:
+def record_never_maintained(repository: Repository) -> None:
     _record_outcome(repository, _NEVER)
 
 
-def record_never_ran_if_new(repository: Repository) -> None:
+def record_never_maintained_if_new(repository: Repository) -> None:
     is_known = os.path.exists(os.path.join(repository.private_dir, ref_names.MAINTAINED))
     if is_known or repository.read_shallow_and_grafts():
         return
     if not repository.git.run("for-each-ref", "--count=1", "refs/checkpoints").out:
-        record_never_ran(repository)
+        record_never_maintained(repository)
 
 
-def read_last(repository: Repository) -> MaintenanceState:
+def read_last_maintenance(repository: Repository) -> MaintenanceState:
     try:
         path = os.path.join(repository.private_dir, ref_names.MAINTAINED)
-        with open(path, encoding="utf-8", errors="replace", opener=private_dirs.create) as file:
+        opener = private_dirs.open_private_file
+        with open(path, encoding="utf-8", errors="replace", opener=opener) as file:
             started = os.fstat(file.fileno()).st_mtime_ns // 1000
             ended, _, outcome = file.read().removesuffix("\n").partition(" ")
     except OSError:
@@ -135,21 +136,21 @@ def read_last(repository: Repository) -> MaintenanceState:
     if outcome == _NEVER:
         return MaintenanceState()
     try:
-        return MaintenanceState(started, times.from_text(ended), outcome)
+        return MaintenanceState(started, times.parse_timestamp(ended), outcome)
     except ValueError:
         lock = os.path.join(repository.private_dir, ref_names.MAINTENANCE_LOCK)
         is_at_work = is_locked(lock) is not False
         return MaintenanceState(started, None, _AT_WORK if is_at_work else "was cut off")
 
 
-def has_failed(maintained: MaintenanceState) -> bool:
+def has_maintenance_failed(maintained: MaintenanceState) -> bool:
     return maintained.outcome.startswith(_FAILED)
 
 
 def _record_outcome(repository: Repository, outcome: str) -> None:
     path = os.path.join(repository.make_private_dir(), ref_names.MAINTAINED)
     line = f"{times.to_text(times.now())} {' '.join(outcome.split())}\n"
-    with open(path, "ab", opener=private_dirs.create) as file:
+    with open(path, "ab", opener=private_dirs.open_private_file) as file:
         # The mtime of the file is the start time: keep it when the outcome is written.
         status = os.fstat(file.fileno())
         file.truncate(0)
@@ -157,13 +158,13 @@ def _record_outcome(repository: Repository, outcome: str) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def pack(repository: Repository) -> None:
-    packing.pack_if_many(repository, ref_names.OWN, require_git())
+def pack_repository(repository: Repository) -> None:
+    packing.pack_refs_if_many(repository, ref_names.OWN, require_git_version())
 
 
 def collect_garbage(repository: Repository) -> None:
     # git itself only collects after commits, and users who only save never commit.
-    values = config.read(repository, r"^(maintenance\.auto|gc\.auto|gc\.cruftpacks)$")
+    values = config.read_settings(repository, r"^(maintenance\.auto|gc\.auto|gc\.cruftpacks)$")
     auto_settings = [values.get(name, ["true"])[-1] for name in ("maintenance.auto", "gc.auto")]
     if not all(map(config.is_true, auto_settings)):
         return
@@ -173,7 +174,7 @@ def collect_garbage(repository: Repository) -> None:
         hook = ("hook", "run", "--ignore-missing", "pre-auto-gc")
         if repository.git.run(*hook, env=env, ok=(0, 1)).code != 0:
             return
-        packing.pack_objects(repository)
+        packing.pack_all_objects(repository)
     # Unreachable objects wait for two weeks. Before 2.41, git writes each of them as a loose
     # file, warns at each commit and gives up for a day, unless cruft packs are on.
     cruft_args = ("-c", "gc.cruftPacks=true") if "gc.cruftpacks" not in values else ()

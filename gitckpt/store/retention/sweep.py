@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from gitckpt.git import leftovers
 from gitckpt.git.filesystem import names_in
-from gitckpt.git.lock import Lock, is_locked
-from gitckpt.git.refs import Refs, Update
+from gitckpt.git.lock import FileLock, is_locked
+from gitckpt.git.refs import Refs, RefUpdate
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model import times
@@ -30,7 +30,7 @@ _ADMIN = (
 )
 
 
-def sweep_refs(repository: Repository, refs: Refs, tell: Notify = lambda _: None) -> list[str]:
+def delete_orphans(repository: Repository, refs: Refs, tell: Notify = lambda _: None) -> list[str]:
     """Delete refs to objects of checkpoints that do not exist; return these refs."""
     if repository.has_reftable:
         return []  # its transactions are atomic
@@ -40,46 +40,44 @@ def sweep_refs(repository: Repository, refs: Refs, tell: Notify = lambda _: None
         # The stale lock of a ref that is never written again is only removed here.
         heads.discard_stale_locks(repository, tell)
         ref_prefixes = [prefix for prefix in ref_names.OWN if f"{prefix}/" != ref_names.CHECKPOINTS]
-        oids = dict(refs.iterate(*ref_prefixes))
+        oids = dict(refs.iterate_refs(*ref_prefixes))
         if any(ref.startswith(ref_names.OBJECTS) for ref in oids):
             # List these refs last: a checkpoint is written after its object refs.
-            oids |= dict(refs.iterate(ref_names.CHECKPOINTS))
-        orphan_refs = [ref for ref in oids if _is_orphan(repository, ref, oids)]
-        if old_orphans := [
-            ref for ref in orphan_refs if not commit_refs.is_recently_written(repository, ref)
-        ]:
-            refs.update([Update(ref, "", oids[ref]) for ref in old_orphans])
+            oids |= dict(refs.iterate_refs(ref_names.CHECKPOINTS))
+        orphan_refs = [ref for ref in oids if _is_orphan_ref(repository, ref, oids)]
+        is_recent = commit_refs.is_recently_written
+        if old_orphans := [ref for ref in orphan_refs if not is_recent(repository, ref)]:
+            refs.apply_updates([RefUpdate(ref, "", oids[ref]) for ref in old_orphans])
         return old_orphans
 
 
-def sweep_files(repository: Repository) -> list[str]:
+def delete_leftover_files(repository: Repository) -> list[str]:
     leftover_files = find_leftover_files(repository).items()
-    paths = [path for path, mark in leftover_files if leftovers.discard(path, mark)]
+    paths = [path for path, mark in leftover_files if leftovers.delete_if_unchanged(path, mark)]
     prefix, suffix = ref_names.FILES_LOCK.split("{}")
     for name in names_in(repository.private_dir):
         if name.startswith(prefix) and name.endswith(suffix):
             path = os.path.join(repository.private_dir, name)
-            with Lock(path, 0) as is_acquired:
+            with FileLock(path, 0) as is_acquired:
                 if is_acquired:
                     os.unlink(path)
                     paths.append(path)
-    abandoned = ownership.list_abandoned(repository)
-    return sorted(
-        [*paths, *(path for path in abandoned if ownership.discard_abandoned(repository, path))]
-    )
+    abandoned = ownership.list_abandoned_dirs(repository)
+    paths += [path for path in abandoned if ownership.discard_abandoned_dir(repository, path)]
+    return sorted(paths)
 
 
-def find_leftover_files(repository: Repository) -> dict[str, leftovers.FileMark]:
-    marked_files = ((path, leftovers.read_mark(path)) for path in _list_scratch_files(repository))
+def find_leftover_files(repository: Repository) -> dict[str, leftovers.FileFingerprint]:
+    marks = ((path, leftovers.read_fingerprint(path)) for path in _list_scratch_files(repository))
     return {
-        **leftovers.find_stale_objects(repository),
+        **leftovers.find_stale_temporary_objects(repository),
         **_find_stale_keep_files(repository),
         **_find_unfinished_worktrees(repository),
-        **{path: mark for path, mark in marked_files if mark is not None and _is_abandoned(path)},
+        **{path: mark for path, mark in marks if mark is not None and _is_abandoned(path)},
     }
 
 
-def scratch_files(repository: Repository) -> list[str]:
+def list_all_scratch_files(repository: Repository) -> list[str]:
     return [
         *leftovers.find_temporary_objects(repository),
         *_list_scratch_files(repository),
@@ -88,7 +86,7 @@ def scratch_files(repository: Repository) -> list[str]:
     ]
 
 
-def scratch_kind_of(path: str) -> str:
+def file_name_pattern_of(path: str) -> str:
     """Return the pattern for files of the same kind as `path`, such as "ckpt/index.*"."""
     name = os.path.basename(path)
     for prefix, pattern in ((".tmp-", ".tmp-*-pack-*"), ("tmp_objdir-", "tmp_objdir-*")):
@@ -107,7 +105,7 @@ def scratch_kind_of(path: str) -> str:
 
 def _list_scratch_files(repository: Repository) -> list[str]:
     paths = []
-    git_dirs = [git_dir for git_dir, _ in administration.registered(repository)]
+    git_dirs = [git_dir for git_dir, _ in administration.list_worktrees(repository)]
     for directory in (repository.private_dir, repository.common_dir, *git_dirs):
         scratch_kinds = _PRIVATE if directory == repository.private_dir else _ADMIN
         for name in names_in(directory):
@@ -117,29 +115,25 @@ def _list_scratch_files(repository: Repository) -> list[str]:
     return paths
 
 
-def _find_unfinished_worktrees(repository: Repository) -> dict[str, leftovers.FileMark]:
+def _find_unfinished_worktrees(repository: Repository) -> dict[str, leftovers.FileFingerprint]:
     # Left by a killed `git worktree add`: git locks the new worktree, so it is never pruned.
-    unfinished_dirs = filter(
-        ownership.is_locked_by_gitckpt, administration.list_unfinished(repository)
-    )
-    return leftovers.find_old_files(times.GRACE, unfinished_dirs)
+    paths = filter(ownership.is_locked_by_gitckpt, administration.list_unfinished_dirs(repository))
+    return leftovers.find_old_files(times.GRACE, paths)
 
 
-def _find_stale_keep_files(repository: Repository) -> dict[str, leftovers.FileMark]:
+def _find_stale_keep_files(repository: Repository) -> dict[str, leftovers.FileFingerprint]:
     # Git never repacks or deletes the contents of a kept pack.
     marks = {}
-    directory = os.path.join(repository.common_dir, "objects", "pack")
-    for path in [
-        os.path.join(directory, name) for name in names_in(directory) if name.endswith(".keep")
-    ]:
-        mark = leftovers.read_mark(path)
+    packs = os.path.join(repository.common_dir, "objects", "pack")
+    for path in [os.path.join(packs, name) for name in names_in(packs) if name.endswith(".keep")]:
+        mark = leftovers.read_fingerprint(path)
         try:
             with open(path, "rb") as file:
                 owner, _, pid = file.read(100).strip().partition(b" ")
         except OSError:
             continue
-        is_stale = owner == b"gitckpt" and pid.isdigit() and not leftovers.is_alive(int(pid))
-        if mark is not None and is_stale and time.time() - mark.changed > times.GRACE:
+        is_dead = owner == b"gitckpt" and pid.isdigit() and not leftovers.is_process_alive(int(pid))
+        if mark is not None and is_dead and time.time() - mark.changed > times.GRACE:
             marks[path] = mark
     return marks
 
@@ -155,7 +149,7 @@ def _is_abandoned(path: str) -> bool:
     return age > times.GRACE and (status.st_nlink == 1 or os.path.isdir(path))
 
 
-def _is_orphan(repository: Repository, ref: str, oids: Mapping[str, str]) -> bool:
+def _is_orphan_ref(repository: Repository, ref: str, oids: Mapping[str, str]) -> bool:
     if ref.startswith(ref_names.KEEP):
         return not commit_refs.is_full_oid(repository, ref.removeprefix(ref_names.KEEP))
     owner = ref_names.CHECKPOINTS + ref.rpartition("/")[2]

@@ -25,12 +25,12 @@ from gitckpt.store.snapshot.limits import Limits
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.encoding import Entries
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
 
     Inputs = Mapping[str, bytes]  # content by name
 
 
-def read_unwritten(repository: Repository, run: str) -> list[str]:
+def read_unwritten_notes(repository: Repository, run: str) -> list[str]:
     try:
         with open(_unwritten_path(repository, run), encoding="utf-8", errors="replace") as file:
             return file.read().splitlines()
@@ -38,12 +38,12 @@ def read_unwritten(repository: Repository, run: str) -> list[str]:
         return []
 
 
-def record_unwritten(repository: Repository, run: str, sentences: Sequence[str]) -> None:
+def record_unwritten_notes(repository: Repository, run: str, sentences: Sequence[str]) -> None:
     path = _unwritten_path(repository, run)
     lines = [f"{' '.join(sentence.split())}\n" for sentence in sentences]
     with contextlib.suppress(OSError):
         if lines:
-            with open(path, "wb", opener=private_dirs.create) as file:
+            with open(path, "wb", opener=private_dirs.open_private_file) as file:
                 file.write("".join(lines).encode("utf-8", "replace"))
         else:
             os.unlink(path)
@@ -63,24 +63,24 @@ _MASKED = (".log", "/prompt")
 _SCRATCH = "writing"
 
 
-def names(repository: Repository, snapshot: str | None) -> list[str]:
+def list_run_files(repository: Repository, snapshot: str | None) -> list[str]:
     directory_name = f"{snapshot}:{ENTRY}"
     if snapshot is None or repository.cat_file.info(directory_name) is None:
         return []
-    bounds.require_sound(repository, snapshot, "")
+    bounds.require_sound_snapshot(repository, snapshot, "")
     return [os.fsdecode(path) for path, _, _ in list_leaves(repository, directory_name)]
 
 
-def list_masked(repository: Repository, snapshot: str | None) -> list[str]:
+def list_masked_files(repository: Repository, snapshot: str | None) -> list[str]:
     # cat-file reads one name per line.
-    paths = [name for name in names(repository, snapshot) if "\n" not in name]
-    object_names = [f"{snapshot}:{ENTRY}/{name}" for name in paths]
-    items = zip(paths, repository.cat_file.contents(object_names, secrets.LARGEST), strict=True)
-    return [path for path, content in items if content and secrets.has_masks(content[2])]
+    paths = [name for name in list_run_files(repository, snapshot) if "\n" not in name]
+    names = [f"{snapshot}:{ENTRY}/{name}" for name in paths]
+    items = zip(paths, repository.cat_file.read_contents(names, secrets.LARGEST), strict=True)
+    return [path for path, content in items if content and secrets.has_masked_secrets(content[2])]
 
 
 @dataclass(slots=True)
-class _CapturedFiles:
+class _CapturedRunFiles:
     repository: Repository
     omitted: list[Omitted] = field(default_factory=list)
     pending: list[tuple[str, bytes]] = field(default_factory=list)  # objects to write
@@ -90,7 +90,9 @@ class _CapturedFiles:
         self.pending.append((kind, data))
         return object_id(kind, data, self.repository.object_format)
 
-    def add_to(self, files: Worktree, commit: str, tree: str | None, objects: Objects) -> Worktree:
+    def add_to(
+        self, files: Worktree, commit: str, tree: str | None, objects: ObjectDatabase
+    ) -> Worktree:
         if files.tree is None:  # a clean worktree has the files of the commit
             entries = {b"files": (DIRECTORY, manifest.base_tree(self.repository, commit))}
         elif content := next(objects.read([files.tree], None)):
@@ -116,13 +118,18 @@ class RunFiles:
         self._cache: dict[str, tuple[tuple[int, ...], str, list[tuple[str, int, bytes]]]] = {}
 
     def added(
-        self, repository: Repository, objects: Objects, files: Worktree, commit: str, limits: Limits
+        self,
+        repository: Repository,
+        objects: ObjectDatabase,
+        files: Worktree,
+        commit: str,
+        limits: Limits,
     ) -> Worktree:
         """Return the captured `files` of a worktree together with the files of the run."""
-        private_dirs.require_own(self.path)
+        private_dirs.require_own_directory(self.path)
         if files.degraded or not os.path.isdir(self.path):
             return files
-        captured = _CapturedFiles(repository)
+        captured = _CapturedRunFiles(repository)
         tree = self._add_tree("", limits, captured)
         is_empty = tree is None and not captured.omitted
         return files if is_empty else captured.add_to(files, commit, tree, objects)
@@ -131,7 +138,8 @@ class RunFiles:
         paths = []
         for name, data in files.items():
             path = os.path.join(self.path, INPUT, name)
-            with contextlib.suppress(OSError), open(path, "rb", opener=private_dirs.create) as file:
+            opener = private_dirs.open_private_file
+            with contextlib.suppress(OSError), open(path, "rb", opener=opener) as file:
                 if file.read() == data:
                     continue
             _write_file(path, data, self.path)
@@ -140,7 +148,7 @@ class RunFiles:
         # directories.
         if paths:
             parent_dir, name = os.path.split(self.path)
-            top, names = private_dirs.split_private(self.path) or (parent_dir, [name])
+            top, names = private_dirs.split_private_path(self.path) or (parent_dir, [name])
             parents = [os.path.join(top, *names[:depth]) for depth in range(len(names), -1, -1)]
             fsync.flush([os.path.join(self.path, INPUT), *parents])
 
@@ -149,27 +157,27 @@ class RunFiles:
         directory = os.path.join(self.path, INPUT)
         for name in names_in(directory):
             try:
-                contents[name] = regular.content(os.path.join(directory, name))
+                contents[name] = regular.read_content(os.path.join(directory, name))
             except OSError:
                 continue  # restored from the snapshot later
         return contents
 
-    def restore(self, repository: Repository, objects: Objects, tree: str) -> None:
-        bounds.require_sound(repository, tree, "")
+    def restore_missing(self, repository: Repository, objects: ObjectDatabase, tree: str) -> None:
+        bounds.require_sound_snapshot(repository, tree, "")
         content = next(objects.read([tree], None))
         entries = manifest.decode_snapshot_tree(content[1], repository, tree) if content else {}
         mode, oid = entries.get(ENTRY.encode(), (b"", ""))
         if mode == DIRECTORY:
             make_directory(self.path)
-            self._write(repository, objects, oid, self.path)
+            self._write_tree(repository, objects, oid, self.path)
 
     def restore_output(
-        self, repository: Repository, objects: Objects, present: str, target: str | None
+        self, repository: Repository, objects: ObjectDatabase, present: str, target: str | None
     ) -> None:
         """Replace the output files of the snapshot `present` by those of `target`."""
-        private_dirs.require_own(self.path)
-        bounds.require_sound(repository, present, "")
-        if (mount_reason := mounts.describe(self.path)) is not None:
+        private_dirs.require_own_directory(self.path)
+        bounds.require_sound_snapshot(repository, present, "")
+        if (mount_reason := mounts.describe_mounts(self.path)) is not None:
             problem = f"cannot restore the output files of the run: {mount_reason}"
             raise WorktreeError(problem, hint="unmount the file system, then run the command again")
         # Files that no snapshot has, such as suspected secrets, stay if they block nothing.
@@ -183,9 +191,9 @@ class RunFiles:
         except OSError as error:
             raise WorktreeError(f"cannot remove {error.filename}: {error.strerror}") from None
         if target is not None:
-            self.restore(repository, objects, target)
+            self.restore_missing(repository, objects, target)
 
-    def _add_tree(self, below: str, limits: Limits, captured: _CapturedFiles) -> str | None:
+    def _add_tree(self, below: str, limits: Limits, captured: _CapturedRunFiles) -> str | None:
         entries: Entries = {}
         with os.scandir(os.path.join(self.path, below)) as listing:
             children = [child for child in listing if below or child.name in (INPUT, OUTPUT)]
@@ -208,31 +216,35 @@ class RunFiles:
             entries[os.fsencode(child.name)] = mode, self._add_blob(inner_path, status, captured)
         return captured.add("tree", encode_tree(entries)) if entries else None
 
-    def _add_blob(self, inner: str, status: os.stat_result, captured: _CapturedFiles) -> str:
+    def _add_blob(self, inner: str, status: os.stat_result, captured: _CapturedRunFiles) -> str:
         repository = captured.repository
         stat_data = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
         cached = self._cache.get(inner)  # not read again unless its stat data changed
         if cached is None or cached[0] != stat_data or repository.cat_file.info(cached[1]) is None:
             try:
-                with open(os.path.join(self.path, inner), "rb", opener=private_dirs.create) as file:
+                absolute_path = os.path.join(self.path, inner)
+                with open(absolute_path, "rb", opener=private_dirs.open_private_file) as file:
                     data = file.read()
             except OSError as error:
                 raise CkptError(f"cannot read {error.filename}: {error.strerror}") from None
             findings: list[tuple[str, int, bytes]] = []
             if inner.startswith(f"{INPUT}/"):
-                data = secrets.mask_unsettled(repository, data)
+                data = secrets.mask_unsettled_secrets(repository, data)
             elif inner.endswith(_MASKED):
                 data = secrets.mask_bytes(data)
             elif len(data) <= secrets.LARGEST:
                 # A phase's output exists only here: secrets in it are reported, not masked.
-                findings = [(hit.rule, line, secret) for hit, line, secret in secrets.lines(data)]
+                hits = secrets.locate_hits(data)
+                findings = [(hit.rule, line, secret) for hit, line, secret in hits]
             cached = self._cache[inner] = stat_data, captured.add("blob", data), findings
         if cached[2]:
             path = os.fsencode(f"{ENTRY}/{inner}")
-            captured.suspects += secrets.unsettled_suspects(repository, path, cached[2])
+            captured.suspects += secrets.list_unsettled_suspects(repository, path, cached[2])
         return cached[1]
 
-    def _write(self, repository: Repository, objects: Objects, tree: str, path: str) -> None:
+    def _write_tree(
+        self, repository: Repository, objects: ObjectDatabase, tree: str, path: str
+    ) -> None:
         data = _read_object(objects, "tree", tree)
         for name, (mode, oid) in manifest.decode_snapshot_tree(data, repository, tree).items():
             text = os.fsdecode(name)
@@ -242,13 +254,13 @@ class RunFiles:
                 problem = f"the snapshot has the invalid file name {text!r} among the run's files"
                 raise WorktreeError(problem, hint="gitckpt never writes such a snapshot")
             if mode == DIRECTORY:
-                self._write(repository, objects, oid, inner_path)
+                self._write_tree(repository, objects, oid, inner_path)
             elif mode in (FILE, EXECUTABLE) and not os.path.lexists(inner_path):
                 content = _read_object(objects, "blob", oid)
                 _write_file(inner_path, content, self.path, is_executable=mode != FILE)
 
 
-def _read_object(objects: Objects, kind: str, oid: str) -> bytes:
+def _read_object(objects: ObjectDatabase, kind: str, oid: str) -> bytes:
     if (content := next(objects.read([oid], None))) is None or content[0] != kind:
         problem = f"the {kind} {oid} of a snapshot is missing"
         raise WorktreeError(problem, hint="find the cause: git ckpt verify")
@@ -258,45 +270,46 @@ def _read_object(objects: Objects, kind: str, oid: str) -> bytes:
 def _write_file(path: str, data: bytes, top: str, *, is_executable: bool = False) -> None:
     directory = os.path.dirname(path)
 
-    def opened(scratch: str, flags: int) -> int:
-        fd = private_dirs.create(scratch, flags)
+    def open_scratch(scratch: str, flags: int) -> int:
+        fd = private_dirs.open_private_file(scratch, flags)
         if is_executable:
             os.fchmod(fd, os.stat(directory).st_mode & 0o777)
         return fd
 
     try:
-        private_dirs.make_directory(directory)
-        with private_dirs.hold_open(directory), private_dirs.hold_open(top):
-            scratch = os.path.join(top, _SCRATCH)
-            regular.write_private(path, data, flushed=True, opener=opened, scratch=scratch)
+        private_dirs.make_private_directory(directory)
+        with private_dirs.hold_directory_open(directory), private_dirs.hold_directory_open(top):
+            temp = os.path.join(top, _SCRATCH)
+            regular.write_private_file(path, data, flushed=True, opener=open_scratch, scratch=temp)
     except OSError as error:
         raise WorktreeError(f"cannot write {path}: {error.strerror}") from None
 
 
-def with_inputs(
-    repository: Repository, objects: Objects, files: Worktree, commit: str, inputs: Inputs
+def add_input_files(
+    repository: Repository, objects: ObjectDatabase, files: Worktree, commit: str, inputs: Inputs
 ) -> Worktree:
     """Add a new run's input files, with secrets masked, to its captured `files`."""
-    captured = _CapturedFiles(repository)
+    captured = _CapturedRunFiles(repository)
     blobs: Entries = {}
     for name, data in inputs.items():
-        blobs[name.encode()] = FILE, captured.add("blob", secrets.mask_unsettled(repository, data))
+        content = secrets.mask_unsettled_secrets(repository, data)
+        blobs[name.encode()] = FILE, captured.add("blob", content)
     tree = captured.add("tree", encode_tree(blobs))
     tree = captured.add("tree", encode_tree({INPUT.encode(): (DIRECTORY, tree)}))
     return captured.add_to(files, commit, tree, objects)
 
 
 def files_of_run(repository: Repository, run: str) -> RunFiles:
-    return RunFiles(os.path.join(runs_dir(repository), run))
+    return RunFiles(os.path.join(run_files_dir(repository), run))
 
 
-def runs_dir(repository: Repository) -> str:
+def run_files_dir(repository: Repository) -> str:
     if (top := main_worktree(repository)) is None:
         return os.path.join(repository.common_dir, private_dirs.RUNS)
     return os.path.join(top, private_dirs.PRIVATE, "runs")
 
 
-def output_oid(repository: Repository, tree: str | None) -> str | None:
+def output_tree_oid(repository: Repository, tree: str | None) -> str | None:
     info = repository.cat_file.info(f"{tree}:{ENTRY}/{OUTPUT}") if tree is not None else None
     return info[0] if info is not None else None
 
@@ -307,6 +320,6 @@ def replace_file(path: str, data: bytes) -> None:
 
 def make_directory(path: str) -> None:
     try:
-        private_dirs.make_directory(path)
+        private_dirs.make_private_directory(path)
     except OSError as error:
         raise WorktreeError(f"cannot create the directory {path}: {error.strerror}") from None

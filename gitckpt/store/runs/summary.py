@@ -11,11 +11,11 @@ from gitckpt.git.worktree import administration
 from gitckpt.model import codec, ids, phase, runstate, times
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, PHASE, RESCUE, SAFETY, STEP, WITHIN
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError
-from gitckpt.model.phase import NOT_PHASES, REWOUND, split
+from gitckpt.model.phase import NOT_PHASES, REWOUND, split_label
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store import local_checkpoints, submodules
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.leases.leases import Lease, parse
+from gitckpt.store.leases.leases import Lease, parse_lease
 from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import heads, ref_names
 from gitckpt.store.records.entry import OF_TRACKS, Query, is_made_by_driver, reports_status
@@ -34,53 +34,53 @@ if TYPE_CHECKING:
 _NOT_BY_DRIVER = (*HOOK_TRIGGERS, MANUAL, STEP)
 
 
-class Attempts:
+class PhaseAttempts:
     """Counts and finds the earlier attempts at the phases of a run."""
 
     def __init__(self, store: Checkpoints, run: str, *, is_new: bool = False) -> None:
         self._store, self._run = store, run
         self._attempts: Counter[str] | None = Counter() if is_new else None
 
-    def phases(self, completed: Iterable[str]) -> list[str]:
+    def list_phases(self, completed: Iterable[str]) -> list[str]:
         """Return the run's phases: `completed` first, the rest in order of their start."""
         entries = trust.list_local(self._store, Query(run=self._run))
-        names = [split(e.label)[0] for e in entries if e.trigger not in (*WITHIN, STEP)]
+        names = [split_label(e.label)[0] for e in entries if e.trigger not in (*WITHIN, STEP)]
         phases = [name for name in reversed(names) if name not in NOT_PHASES]
         return list(dict.fromkeys([*completed, *phases]))
 
     def attempts_at(self, phase: str) -> int:
         if self._attempts is None:
             entries = trust.list_local(self._store, Query(run=self._run, status="started"))
-            self._attempts = Counter(split(e.label)[0] for e in entries if e.trigger == PHASE)
+            self._attempts = Counter(split_label(e.label)[0] for e in entries if e.trigger == PHASE)
         return self._attempts[phase]
 
     def count_attempt(self, attempt: Attempt) -> None:
         if self._attempts is not None:
             self._attempts[attempt.phase] = attempt.number
 
-    def start_of(self, phase: str) -> str | None:
+    def find_newest_start(self, phase: str) -> str | None:
         entries = trust.list_local(self._store, Query(run=self._run, label=f"{phase}-started"))
         return next((entry.id for entry in entries), None)
 
     def find_first_start(self, phase: str) -> Checkpoint | None:
         """Return the checkpoint at which the latest series of attempts began, or None."""
-        if (newest := self.start_of(phase)) is None:
+        if (newest := self.find_newest_start(phase)) is None:
             return None
         checkpoint = trust.read(self._store, self._run, newest)
         first_id = checkpoint.attempt.began if checkpoint.attempt is not None else None
         return trust.read(self._store, self._run, first_id) if first_id is not None else checkpoint
 
-    def has_changed_since(self, checkpoint_id: str) -> bool:
+    def have_files_changed_since(self, checkpoint_id: str) -> bool:
         checkpoint = trust.read(self._store, self._run, checkpoint_id)
-        commit = self._store.objects.head()[0]
+        commit = self._store.objects.read_head()[0]
         if commit != checkpoint.git_sha:
             return True
-        captured = self._store.capture()
+        captured = self._store.capture_worktree()
         read = partial(manifest.read, self._store.repository, self._store.objects)
         old_contents, new_contents = read(checkpoint.tree, commit), read(captured.tree, commit)
         if (old_contents.files, old_contents.raw) != (new_contents.files, new_contents.raw):
             return True
-        return submodules.have_changed(self._store, checkpoint.worktree, captured)
+        return submodules.have_submodules_changed(self._store, checkpoint.worktree, captured)
 
     def has_work_since(self, phase: str, newest: str) -> bool:
         """Return whether files changed since the driver's last checkpoint of a phase."""
@@ -93,9 +93,9 @@ class Attempts:
             rewind_target = None
             if entry.label == REWOUND:
                 rewind_target = trust.read(self._store, self._run, entry.id).rewound_to
-            elif entry.trigger not in _NOT_BY_DRIVER and split(entry.label)[0] == phase:
-                return self.has_changed_since(entry.id)
-        return self.has_changed_since(newest)
+            elif entry.trigger not in _NOT_BY_DRIVER and split_label(entry.label)[0] == phase:
+                return self.have_files_changed_since(entry.id)
+        return self.have_files_changed_since(newest)
 
 
 # The statuses of started runs that can continue.
@@ -130,15 +130,15 @@ class RunInfo:
         return times.as_datetime(self.time)
 
 
-def list_summaries(store: Checkpoints) -> list[RunInfo]:
-    rows = store.index.run_rows()
+def list_runs(store: Checkpoints) -> list[RunInfo]:
+    rows = store.index.list_run_rows()
     leases = _read_leases(store)
     paths = _worktree_paths(store, [row[0] for row in rows])
     infos = []
     for run, time, newest, oid, branch, label, driven_label, driven_oid, started, *report in rows:
         oids = [id_ for id_ in (oid, driven_oid, report[1]) if id_]
-        if not all(local_checkpoints.is_local(store.repository, run, id_) for id_ in oids):
-            time, newest, branch, label, driven_label, started, report = _local_row(store, run)  # noqa: PLW2901
+        if not all(local_checkpoints.is_document_local(store.repository, run, id_) for id_ in oids):
+            time, newest, branch, label, driven_label, started, report = _read_local_row(store, run)  # noqa: PLW2901
         lease_oid, lease = leases.get(run, ("", None))
         is_held, is_slow = None, False
         if lease is not None:
@@ -146,8 +146,9 @@ def list_summaries(store: Checkpoints) -> list[RunInfo]:
             is_slow = store.leases.is_stalled(lease_oid, lease) or lease.is_endless(store.clock())
         has_report = report[0] is not None and driven_label != ref_names.RUN_COMPLETE
         shown = _reported_label(store, *report) if has_report else driven_label
-        by_driver = not has_report
-        status = runstate.status(shown, label, driven=is_held, stalled=is_slow, by_driver=by_driver)
+        status = runstate.status_of_run(
+            shown, label, driven=is_held, stalled=is_slow, by_driver=not has_report
+        )
         shown, path = shown if shown and status != runstate.OPEN else label, paths.get(run)
         infos.append(RunInfo(run, status, shown, time, started, newest, branch, path, lease))
     return infos
@@ -163,7 +164,7 @@ def _worktree_paths(store: Checkpoints, runs: Sequence[str]) -> dict[str, str]:
 
 
 def _reported_label(store: Checkpoints, label: str, oid: str, trigger: str) -> str:
-    name, status = phase.split(label)
+    name, status = phase.split_label(label)
     if trigger not in (STEP, OF_TRACKS) or status == "complete":
         return label
     # The next step may have begun, so the state decides.
@@ -177,35 +178,35 @@ def _reported_label(store: Checkpoints, label: str, oid: str, trigger: str) -> s
         name, status = str(loop.get("current_step")), str(loop.get("step_status")).lower()
         if status in ("blocked", "failed"):
             return f"{name}-{status}"
-    return f"{phase.split(label)[0]}-progress"
+    return f"{phase.split_label(label)[0]}-progress"
 
 
-def _local_row(store: Checkpoints, run: str) -> RowFields:
-    entries = heads.list_checkpoints(store.index, store.repository, run)
+def _read_local_row(store: Checkpoints, run: str) -> RowFields:
+    entries = heads.list_run_checkpoints(store.index, store.repository, run)
     newest, entry_times = entries[0], [entry.time for entry in entries]
     driven = next((entry.label for entry in entries if is_made_by_driver(entry)), None)
     report: list[str | None] = [None, None, None]
-    if driven is None or phase.split(driven)[0] == "run":
+    if driven is None or phase.split_label(driven)[0] == "run":
         last = next((entry for entry in entries if reports_status(entry)), None)
         report = [last.label, last.oid, last.trigger] if last is not None else report
     return max(entry_times), newest.id, newest.branch, newest.label, driven, entry_times[-1], report
 
 
-def summary_of(store: Checkpoints, run: str) -> RunInfo:
-    for info in list_summaries(store):
+def summarize_run(store: Checkpoints, run: str) -> RunInfo:
+    for info in list_runs(store):
         if info.run == run:
             return info
     raise NotFoundError(f"no run {run}", hint="list the runs: git ckpt runs")
 
 
 def _read_leases(store: Checkpoints) -> dict[str, tuple[str, Lease]]:
-    refs = list(store.refs.iterate(ref_names.LEASES))
+    refs = list(store.refs.iterate_refs(ref_names.LEASES))
     leases = {}
     contents = store.objects.read([oid for _, oid in refs])
     for (ref, oid), content in zip(refs, contents, strict=True):
         if content is not None and _RELEASED_KEY not in content[1]:
             with contextlib.suppress(InvalidCheckpoint):
-                lease = parse(content[1], ref)
+                lease = parse_lease(content[1], ref)
                 leases[lease.run] = oid, lease
     return leases
 
@@ -213,33 +214,33 @@ def _read_leases(store: Checkpoints) -> dict[str, tuple[str, Lease]]:
 _FIRST = 100  # checkpoints to read before reading all: hooks record at each commit
 
 
-def latest_resumable(store: Checkpoints) -> Checkpoint | None:
+def find_resumable(store: Checkpoints) -> Checkpoint | None:
     """Return the newest checkpoint to continue from, or None."""
-    chains = (trust.list_local(store, Query(run=info.run)) for info in unfinished(store))
+    chains = (trust.list_local(store, Query(run=info.run)) for info in list_unfinished_runs(store))
     run_checkpoints = filter(None, (_first_readable(store, chain) for chain in chains))
     candidates = filter(None, (next(run_checkpoints, None), _latest_outside_runs(store)))
     return max(candidates, key=lambda checkpoint: checkpoint.time, default=None)
 
 
-def unfinished(store: Checkpoints) -> list[RunInfo]:
+def list_unfinished_runs(store: Checkpoints) -> list[RunInfo]:
     excluded_statuses = (runstate.COMPLETE, *runstate.DRIVEN)
-    infos = [info for info in list_summaries(store) if info.status not in excluded_statuses]
-    return [info for info in infos if not info.is_session and is_from_here(store, info.run)]
+    infos = [info for info in list_runs(store) if info.status not in excluded_statuses]
+    return [info for info in infos if not info.is_session and is_run_of_worktree(store, info.run)]
 
 
-def is_from_here(store: Checkpoints, run: str) -> bool:
+def is_run_of_worktree(store: Checkpoints, run: str) -> bool:
     """Return whether a run was started, imported or adopted in this worktree."""
-    if (owner := ownership.owner(store.repository)) is not None and owner.run is not None:
+    if (owner := ownership.owner_of(store.repository)) is not None and owner.run is not None:
         return owner.run == run
     checkpoint_ids = [entry.id for entry in store.list(Query(run=run))]
     local = LocalCheckpoints.read(store.repository, checkpoint_ids)
     this_worktree = local_checkpoints.worktree_key(store.repository)
-    return any(local.worktree_key(name) == this_worktree for name in checkpoint_ids)
+    return any(local.find_worktree_key(name) == this_worktree for name in checkpoint_ids)
 
 
-def find_made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
+def find_made_in_others(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
     repository, this_place = store.repository, local_checkpoints.worktree_key(store.repository)
-    linked_worktrees = administration.registered(repository)
+    linked_worktrees = administration.list_worktrees(repository)
     tops = {local_checkpoints.worktree_key_in(git_dir): path for git_dir, path in linked_worktrees}
     tops[local_checkpoints.MAIN] = administration.main_worktree(repository) or repository.common_dir
     worktrees = {}
@@ -247,10 +248,10 @@ def find_made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, s
         is_run = ids.is_run_id(name)
         entries = store.list(Query(run=name) if is_run else Query(ids=[name]))
         local = LocalCheckpoints.read(repository, [entry.id for entry in entries])
-        unchanged = [entry for entry in entries if local.has(entry.id, entry.oid)]
-        keys = [str(local.worktree_key(entry.id)) for entry in unchanged]
+        unchanged = [entry for entry in entries if local.has_document(entry.id, entry.oid)]
+        keys = [str(local.find_worktree_key(entry.id)) for entry in unchanged]
         runs = {entry.run for entry in entries if entry.run is not None}
-        if not keys or this_place in keys or any(is_from_here(store, run) for run in runs):
+        if not keys or this_place in keys or any(is_run_of_worktree(store, run) for run in runs):
             continue
         worktree_key = keys[-1]  # for a run, where it began
         if is_run and worktree_key not in tops and worktree_key.partition(":")[0] == name:
@@ -266,12 +267,12 @@ def _latest_outside_runs(store: Checkpoints) -> Checkpoint | None:
     for limit in (_FIRST, None):
         entries = store.list(Query(in_run=False, limit=limit))
         local = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
-        infos = [e for e in entries if local.is_ours(e) and local.was_captured_in(e.id, key)]
-        reports = [entry for entry in infos if entry.trigger not in ignored_triggers]
+        own = [e for e in entries if local.is_written_here(e) and local.was_captured_in(e.id, key)]
+        reports = [entry for entry in own if entry.trigger not in ignored_triggers]
         labels = [entry.label for entry in reports]
         has_completed = ref_names.RUN_COMPLETE in labels
         latest = reports[: labels.index(ref_names.RUN_COMPLETE)] if has_completed else reports
-        phases = [entry for entry in latest if split(entry.label)[0] not in NOT_PHASES]
+        phases = [entry for entry in latest if split_label(entry.label)[0] not in NOT_PHASES]
         checkpoint = _first_readable(store, phases)
         if checkpoint is not None or has_completed or len(entries) < _FIRST:
             return checkpoint
@@ -295,7 +296,7 @@ _WITHIN = (*WITHIN, STEP, OF_TRACKS)
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class PhaseProgress:
     """The progress of a phase: its status, its last attempt and the errors."""
 
     phase: str
@@ -317,14 +318,14 @@ class History:
 
     summary: RunInfo
     pipeline: Pipeline
-    events: list[Event]  # in the order of the pipeline or of their start
+    events: list[PhaseProgress]  # in the order of the pipeline or of their start
     unwritten: list[str]  # one sentence for each checkpoint that could not be written
     newest: Checkpoint  # with the state
 
 
-def read(store: Checkpoints, run: str) -> History:
-    summary = summary_of(store, run)
-    entries = list(reversed(heads.list_checkpoints(store.index, store.repository, run)))
+def read_history(store: Checkpoints, run: str) -> History:
+    summary = summarize_run(store, run)
+    entries = list(reversed(heads.list_run_checkpoints(store.index, store.repository, run)))
     contents = store.objects.read([entry.oid for entry in entries])
     refs = (ref_names.CHECKPOINTS + entry.id for entry in entries)
     documents = [(content[1], ref) for content, ref in zip(contents, refs, strict=True) if content]
@@ -336,13 +337,14 @@ def read(store: Checkpoints, run: str) -> History:
     # Phases completed before the first checkpoint: in another run, or with another tool.
     early_phases = chain[0].pipeline.completed if chain and chain[0].pipeline is not None else ()
     names = (*pipeline.phases, *early_phases)
-    events: dict[str, Event] = {name: Event(name, PENDING) for name in names}
+    events: dict[str, PhaseProgress] = {name: PhaseProgress(name, PENDING) for name in names}
     current_phase = ""
     for checkpoint in chain:
-        name, status = phase.split(checkpoint.label)
+        name, status = phase.split_label(checkpoint.label)
         if name in phase.NOT_PHASES or checkpoint.trigger in _WITHIN:
             continue
-        events[name] = _advance_event(events.get(name, Event(name, PENDING)), checkpoint, status)
+        previous = events.get(name, PhaseProgress(name, PENDING))
+        events[name] = _advance_phase(previous, checkpoint, status)
         current_phase = name
     for name, id_ in pipeline.completed.items():
         if name in events and events[name].status == PENDING:
@@ -354,16 +356,17 @@ def read(store: Checkpoints, run: str) -> History:
             events[name] = replace(event, status=PENDING)  # the run was rewound: to be done again
     if current_phase and summary.status not in (runstate.COMPLETE, runstate.PAUSED, runstate.OPEN):
         events[current_phase] = replace(events[current_phase], is_current=True)
-    unwritten = run_files.read_unwritten(store.repository, run)
+    unwritten = run_files.read_unwritten_notes(store.repository, run)
     newest = store.read(entries[-1].id)
     return History(summary, pipeline, list(events.values()), unwritten, newest)
 
 
-def _advance_event(event: Event, checkpoint: Checkpoint, status: str) -> Event:
+def _advance_phase(event: PhaseProgress, checkpoint: Checkpoint, status: str) -> PhaseProgress:
     attempt, event = checkpoint.attempt, replace(event, checkpoint=checkpoint.id)
     if status == "started":
         number = attempt.number if attempt is not None else event.attempts + 1
-        return Event(event.phase, status, number, checkpoint.timestamp, checkpoint=checkpoint.id)
+        time, id_ = checkpoint.timestamp, checkpoint.id
+        return PhaseProgress(event.phase, status, number, time, checkpoint=id_)
     if status == "progress":
         return replace(event, saves=event.saves + 1)
     end_time, errors = checkpoint.timestamp, checkpoint.errors

@@ -39,35 +39,34 @@ def is_trusted(store: Checkpoints, checkpoint: Checkpoint) -> bool:
     run = checkpoint.run
     if run is None:  # without a pipeline, it can only be restored
         return checkpoint.pipeline is None and not store.is_replaced(checkpoint.id)
-    oids = {store.refs.read(ref_names.CHECKPOINTS + checkpoint.id)}
-    if store.refs.read(ref_names.RUNS + run) is not None:
+    oids = {store.refs.read_ref(ref_names.CHECKPOINTS + checkpoint.id)}
+    if store.refs.read_ref(ref_names.RUNS + run) is not None:
         oid, newest = store.heads.read_head(run)
         oids |= {oid} if newest.id == checkpoint.id else set()
-    existing = oids - {None}
-    are_local = [local_checkpoints.is_local(store.repository, run, str(oid)) for oid in existing]
+    is_local = local_checkpoints.is_document_local
+    are_local = [is_local(store.repository, run, str(oid)) for oid in oids - {None}]
     return bool(are_local) and all(are_local)
 
 
 def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
     """Return a checkpoint; raise `Untrusted` if it was not written or adopted here."""
     ref = ref_names.CHECKPOINTS + checkpoint_id
-    oid = store.refs.read(ref) if ids.is_id(checkpoint_id) else None
+    oid = store.refs.read_ref(ref) if ids.is_checkpoint_id(checkpoint_id) else None
     if oid is None:
         return store.read(checkpoint_id)  # raises the error
-    checkpoint = codec.decode(
-        ref_names.require_document(next(store.objects.read([oid])), ref, oid), ref
-    )
+    document = ref_names.require_document(next(store.objects.read([oid])), ref, oid)
+    checkpoint = codec.decode(document, ref)
     runs = filter(None, (run, checkpoint.run))
-    if not any(local_checkpoints.is_local(store.repository, id_, oid) for id_ in runs):
-        raise refusal_error(store, checkpoint, [])
+    if not any(local_checkpoints.is_document_local(store.repository, id_, oid) for id_ in runs):
+        raise trust_error(store, checkpoint, [])
     return checkpoint
 
 
 def list_local(store: Checkpoints, query: Query) -> Iterator[CheckpointInfo]:
     """Yield the run checkpoints that match a query and were written or adopted here."""
-    for entry in store.list(query):
-        if entry.run and local_checkpoints.is_local(store.repository, entry.run, entry.oid):
-            yield entry
+    for info in store.list(query):
+        if info.run and local_checkpoints.is_document_local(store.repository, info.run, info.oid):
+            yield info
 
 
 def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | None = None) -> None:
@@ -79,23 +78,25 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
     if by is None and newest is not None and newest.oid != head:
         # The worktrees of the run lack the foreign checkpoints. Local saves after a fetch, and
         # saves lost to a full disk, are not in the chain, but their files are here.
-        foreign_ids = [e.id for e in entries if not (local.has(e.id, e.oid) or local.is_ours(e))]
+        foreign = (e for e in entries if not local.has_document(e.id, e.oid))
+        foreign_ids = [e.id for e in foreign if not local.is_written_here(e)]
         if foreign_ids:
-            ownership.record_behind(store.repository, run, newest.id, foreign_ids[0])
+            ownership.record_behind_id(store.repository, run, newest.id, foreign_ids[0])
     oids = [*(entry.oid for entry in reversed(entries)), *([head] if head is not None else [])]
     if not (paths := local_checkpoints.append_oids(store.repository, by or run, oids)):
         problem = f"cannot record that run {run} was adopted"
         raise CkptError(problem, hint="see why: git ckpt doctor")
     if by is None:
-        unlisted = [(e.id, e.oid) for e in reversed(entries) if not local.has(e.id, e.oid)]
+        unlisted = [(e.id, e.oid) for e in reversed(entries) if not local.has_document(e.id, e.oid)]
         local_checkpoints.append_lines(store.repository, unlisted, is_apart=True)
     fsync.flush(paths)
 
 
-def refusal_error(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) -> Untrusted:
+def trust_error(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) -> Untrusted:
     short_id, run = checkpoint.id[: ids.SHORT], checkpoint.run
     if run is None and checkpoint.pipeline is None:
-        error = local_checkpoints.replaced(checkpoint.id, "; if you trust the new one: --trust")
+        advice = "; if you trust the new one: --trust"
+        error = local_checkpoints.replaced_error(checkpoint.id, advice)
         return Untrusted(error.message, account, hint=str(error.hint))
     hint = f"if you trust it: git ckpt resume {run} --trust" if run else "if you trust it: --trust"
     newest = _newest_local(store, run) if run is not None else None
@@ -111,12 +112,12 @@ def refusal_error(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[
         problem += f"the newest local checkpoint is {newest.id[: ids.SHORT]}"
         other_cure = f"continue without it: git ckpt remove {short_id}"
         if store.is_replaced(checkpoint.id):
-            other_cure = str(local_checkpoints.replaced(checkpoint.id).hint)
+            other_cure = str(local_checkpoints.replaced_error(checkpoint.id).hint)
         hint = f"{other_cure}; {hint}"
     return Untrusted(problem, account, hint=hint)
 
 
-def account(store: Checkpoints, checkpoint: Checkpoint, commands: Sequence[str] = ()) -> list[str]:
+def describe(store: Checkpoints, checkpoint: Checkpoint, commands: Sequence[str] = ()) -> list[str]:
     """Return lines that describe what a user approves by trusting a checkpoint."""
     newest = _newest_local(store, checkpoint.run) if checkpoint.run is not None else None
     previous = store.read(newest.id) if newest is not None else None
@@ -124,7 +125,7 @@ def account(store: Checkpoints, checkpoint: Checkpoint, commands: Sequence[str] 
     operation = checkpoint.worktree.operation if checkpoint.worktree else None
     state = f"state that differs from {name}" if previous else "state"
     lines = [
-        *_format_section(f"files that differ from {name}", _files(store, checkpoint, previous)),
+        *_format_section(f"files that differ from {name}", _compare(store, checkpoint, previous)),
         *_format_section("operation in progress", [operation] if operation else []),
         *_format_section(state, _describe_state(checkpoint, previous)),
     ]
@@ -151,14 +152,14 @@ def _format_section(title: str, lines: Iterable[str], *, every: bool = False) ->
     return [f"{title}:", *(f"  {line}" for line in shown), *more] if shortened else []
 
 
-def _files(store: Checkpoints, checkpoint: Checkpoint, previous: Checkpoint | None) -> list[str]:
+def _compare(store: Checkpoints, checkpoint: Checkpoint, previous: Checkpoint | None) -> list[str]:
     if checkpoint.imported is not None and not checkpoint.git_sha:
         return []  # the run starts from the current checkout
-    head = None, store.objects.head()[0]
+    head = None, store.objects.read_head()[0]
     old = (previous.tree, previous.git_sha) if previous is not None else head
     new = (checkpoint.tree, checkpoint.git_sha)
     try:
-        trees = comparison.comparable_trees(store.repository, store.objects, old, new)
+        trees = comparison.make_comparable_trees(store.repository, store.objects, old, new)
         return [str(difference) for difference in diff.diff_trees(store.repository, *trees)]
     except (WorktreeError, GitError) as error:
         return [f"unknown: {error.message}"]
@@ -166,7 +167,7 @@ def _files(store: Checkpoints, checkpoint: Checkpoint, previous: Checkpoint | No
 
 def _describe_state(checkpoint: Checkpoint, previous: Checkpoint | None) -> list[str]:
     old = dict(previous.state) if previous is not None else {}
-    changes = jsonable.compare(old, dict(checkpoint.state))
+    changes = jsonable.compare_states(old, dict(checkpoint.state))
     return [
         f"{c.pointer} is gone" if c.is_removed else f"{c.pointer} = {_json(c.new)}" for c in changes
     ]
@@ -177,7 +178,7 @@ def _json(value: Any) -> str:
 
 
 def _describe_inputs(store: Checkpoints, checkpoint: Checkpoint, pipeline: Pipeline) -> list[str]:
-    lines, copies = [], _input_copies(store, checkpoint.tree) if pipeline.contents else {}
+    lines, copies = [], _read_input_oids(store, checkpoint.tree) if pipeline.contents else {}
     for name, value in pipeline.inputs.items():
         line = f"{name} = {value}"
         if name in pipeline.contents:
@@ -188,13 +189,14 @@ def _describe_inputs(store: Checkpoints, checkpoint: Checkpoint, pipeline: Pipel
                 data = content[1]
                 line += f", a file that begins with {_json(data[:200].decode('utf-8', 'replace'))}"
                 if hashlib.sha256(data).hexdigest() != pipeline.contents[name]:
-                    reason = ": secrets in the content are masked" if stored.has_masks(data) else ""
+                    is_masked = stored.has_masked_secrets(data)
+                    reason = ": secrets in the content are masked" if is_masked else ""
                     line += f", and does not match the recorded digest{reason}"
         lines.append(line)
     return lines
 
 
-def _input_copies(store: Checkpoints, tree: str | None) -> dict[str, str]:
+def _read_input_oids(store: Checkpoints, tree: str | None) -> dict[str, str]:
     info = store.repository.cat_file.info(f"{tree}:{ENTRY}/{INPUT}") if tree is not None else None
     content = next(store.objects.read([info[0]])) if info is not None else None
     if info is None or content is None or content[0] != "tree":

@@ -14,7 +14,7 @@ from gitckpt.git.objects import diff, encoding
 from gitckpt.git.objects.encoding import MalformedTree, decode_tree, object_id
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.worktree import modules, operation
-from gitckpt.git.worktree.administration import IndexGone, is_corrupt
+from gitckpt.git.worktree.administration import IndexGone, is_index_corrupt
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.arguments import quote_path
 from gitckpt.model.checkpoint import Omitted, Suspect, Worktree
@@ -24,13 +24,13 @@ from gitckpt.store.records import ref_names
 from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.snapshot import last_capture, manifest
 from gitckpt.store.snapshot.limits import Limits, format_size
-from gitckpt.store.snapshot.status import Survey, all_parents_of, survey_worktree
+from gitckpt.store.snapshot.status import GitStatus, all_parents_of, survey_worktree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.contents.plain_files import TreeWriter
-    from gitckpt.git.contents.refusal import Refused
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.contents.refusal import RefusedFile
+    from gitckpt.git.objects.writer import ObjectDatabase
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.snapshot.last_capture import CaptureEvidence
@@ -84,7 +84,9 @@ class CaptureResult:
     is_as_stored: bool = False  # whether git converts no file (line ends, filters)
 
 
-def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) -> CaptureResult:
+def capture(
+    index: PrivateIndex, objects: ObjectDatabase, commit: str, limits: Limits
+) -> CaptureResult:
     """Capture the files, the index and an operation in progress of a worktree.
 
     `commit` is the commit of HEAD, or "" on an unborn branch. If `limits.timeout` passes, the
@@ -103,7 +105,7 @@ def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) 
 
 def capture_in(
     index: PrivateIndex,
-    objects: Objects,
+    objects: ObjectDatabase,
     commit: str,
     limits: Limits,
     also: Collection[bytes] = (),
@@ -117,36 +119,34 @@ def capture_in(
     """
     top = index.repository.worktree or ""
     try:
-        files = _Capture(index, objects, commit, limits, set(also), keeps, os.fsencode(top))
+        files = _WorktreeCapture(index, objects, commit, limits, set(also), keeps, os.fsencode(top))
         return files.run()
     except DeadlinePassed:
         raise
     except GitError as error:
         from gitckpt.git.contents import refusal
 
-        if refusal.was_pruned(error):
+        if refusal.was_directory_pruned(error):
             raise FilesPruned from None
         message = f"cannot capture the files of {top}: {error.message}"
         unreadable_match = _UNREADABLE.search(error.stderr)
         if unreadable_match is not None:
             raise DamagedObject(message, unreadable_match[1]) from None
         # If objects cannot be stored, a checkpoint without files cannot either: no such hint.
-        hint = error.hint or (None if refusal.is_unstorable(error) else _WITHOUT)
+        hint = error.hint or (None if refusal.is_storage_failure(error) else _WITHOUT)
         raise WorktreeError(message, hint=hint) from None
 
 
 @dataclass(slots=True)
-class _Capture:
-    """The parameters and intermediate results of one capture of a worktree."""
-
+class _WorktreeCapture:
     index: PrivateIndex
-    objects: Objects
+    objects: ObjectDatabase
     commit: str
     limits: Limits
     also: Collection[bytes]
     keeps: Callable[[bytes], bool]
     top: bytes
-    survey: Survey = field(default_factory=Survey)
+    survey: GitStatus = field(default_factory=GitStatus)
     tracked: Collection[bytes] = ()  # tracked paths whose file differs from the index
     included: Collection[bytes] = ()  # ignored or secret paths to capture
     read: list[bytes] = field(default_factory=list)  # files to read
@@ -158,14 +158,14 @@ class _Capture:
     writer: TreeWriter | None = None
 
     def run(self) -> CaptureResult:
-        sparse_rules = self._survey()
+        sparse_rules = self._survey_worktree()
         survey, repository = self.survey, self.index.repository
         hidden = survey.flags.keys() - ({manifest.SKIPPED} if sparse_rules is not None else set())
         is_certain = not hidden and not self.limits.include and not self.also
         evidence = None
         if is_certain:
             evidence = last_capture.gather(repository, survey.output, self.index.opened)
-        operation_name = repository.operation()
+        operation_name = repository.operation_in_progress()
         base_tree = manifest.base_tree(repository, self.commit)
         stages = self._write_index_trees() if survey.is_staged else {}
         if not survey.is_staged and manifest.INTENT in survey.flags:  # git does not compare these
@@ -175,21 +175,20 @@ class _Capture:
         paths_without_file = [*survey.deleted, *survey.flags.get(manifest.SKIPPED, ())]
         rule_directories = {*survey.directories, *all_parents_of({*self.also, *self.included})}
         # None if git converts nothing.
-        rules = attributes.read_rules(
+        rules = attributes.read_attribute_rules(
             repository, self.limits.git_settings(repository), rule_directories, paths_without_file
         )
         files = self._write_files_tree(base_tree, rules, paths)
-        inexact_files = self._find_inexact_files(rules)
+        inexact_files = self._find_converted(rules)
         raw_tree = manifest.write_raw(repository, self.objects, inexact_files.raw | self.as_is)
-        directories, modes = self._read_layout(files)
+        directories, modes = self._find_directories_and_modes(files)
         for path in survey.nested:
-            oid = modules.read_head(os.path.join(self.top, path))
+            oid = modules.read_submodule_head(os.path.join(self.top, path))
             self.omitted.append(Omitted(quote_path(path), _NESTED, oid=oid))
         self.omitted += [*survey.submodules.values(), *survey.passed_over]
-        content = manifest.Contents(files, stages, survey.flags, sparse=sparse_rules, raw=raw_tree)
-        content.conversion = (
-            attributes.describe_conversion(repository, rules.configured) if rules else b""
-        )
+        content = manifest.Snapshot(files, stages, survey.flags, sparse=sparse_rules, raw=raw_tree)
+        if rules:
+            content.conversion = attributes.describe_conversion(repository, rules.configured)
         content.directories, content.modes = directories, modes
         is_flagged = any(flag != manifest.SKIPPED or sparse_rules is None for flag in survey.flags)
         is_dirty = bool(stages or is_flagged or operation_name or files != base_tree)
@@ -206,13 +205,14 @@ class _Capture:
         captured = replace(captured, is_as_stored=rules is None, evidence=evidence)
         if self.writer is None:
             return captured
-        return replace(captured, parts=self.writer.oids, unlisted=[*self.read, *survey.deleted])
+        unlisted = [*self.read, *survey.deleted]
+        return replace(captured, parts=self.writer.written_oids, unlisted=unlisted)
 
-    def _write(self, content: manifest.Contents, under_way: str | None, *, dirty: bool) -> Worktree:
+    def _write(self, content: manifest.Snapshot, under_way: str | None, *, dirty: bool) -> Worktree:
         repository, needed = self.index.repository, None
         if under_way:
-            state = operation.collect(repository)
-            if bounds.is_too_large(state):
+            state = operation.collect_operation_files(repository)
+            if bounds.is_operation_too_large(state):
                 reason = f"the state of the {under_way} in progress: {bounds.OPERATION}"
                 self.omitted.append(Omitted(".git", reason))
                 under_way, state = None, {}
@@ -225,16 +225,16 @@ class _Capture:
 
             stored = self.writer.contents if self.writer is not None else None
             paths = [path for path in self.read if path not in self.unread]
-            suspects = secrets.find_suspects(self.index, content.files, paths, stored)
+            suspects = secrets.find_suspected_secrets(self.index, content.files, paths, stored)
         return Worktree(dirty, tree, under_way, needed, suspects=suspects)
 
-    def _survey(self) -> bytes | None:
+    def _survey_worktree(self) -> bytes | None:
         try:
             self.survey, sparse_settings = survey_worktree(self.index)
         except GitError as error:
-            if isinstance(error, DeadlinePassed) or not is_corrupt(error):
+            if isinstance(error, DeadlinePassed) or not is_index_corrupt(error):
                 raise
-            self.index.rebuild(self.commit)
+            self.index.rebuild_from_commit(self.commit)
             reason = "git cannot read the index, so staged changes are not captured"
             self.omitted.append(Omitted(".git/index", reason))
             self.survey, sparse_settings = survey_worktree(self.index)
@@ -243,24 +243,22 @@ class _Capture:
         self.tracked = set(self.survey.changed)
         return sparse_settings
 
-    def _read_layout(self, files: str) -> tuple[list[bytes], dict[bytes, int]]:
+    def _find_directories_and_modes(self, files: str) -> tuple[list[bytes], dict[bytes, int]]:
         survey = self.survey
         nonempty = set(survey.leading) - {os.path.dirname(path) for path in survey.deleted}
         nonempty |= {os.path.dirname(path) for path in self.read}
-        candidate_directories = set(survey.directories) - nonempty
-        directories = exact_files.find_empty_directories(
-            self.index.repository, self.top, candidate_directories, files
-        )
-        modes = exact_files.find_narrow_directories(survey.modes)
-        modes |= exact_files.find_narrow_files(self.top, self.read)
+        candidates, repository = set(survey.directories) - nonempty, self.index.repository
+        directories = exact_files.find_empty_directories(repository, self.top, candidates, files)
+        modes = exact_files.find_narrow_directory_modes(survey.modes)
+        modes |= exact_files.find_narrow_file_modes(self.top, self.read)
         limit = exact_files.MOST
         if (excess := len(directories) - limit) > 0:
             reason = f"an empty directory, as are {excess - 1} more: a snapshot keeps {limit}"
-            self._omit(directories[limit], reason)
+            self._omit_file(directories[limit], reason)
         if (excess := len(modes) - limit) > 0:
             first_excess_path = sorted(modes)[limit]
             reason = f"only its mode, and {excess - 1} more modes: a snapshot keeps {limit}"
-            self._omit(first_excess_path, reason)
+            self._omit_file(first_excess_path, reason)
             modes = {path: mode for path, mode in modes.items() if path < first_excess_path}
         return directories[:limit], modes
 
@@ -270,14 +268,14 @@ class _Capture:
         # In a copy: the private index keeps its conflicts until the files are added.
         repository = self.index.repository
         zero_oid = b"0" * len(object_id("blob", b"", repository.object_format))
-        with PrivateIndex(repository, self.index.deadline) as scratch_index:
-            scratch_index.copy_from(self.index.path)
-            scratch_index.put(b"0 %s 0\t%s" % (zero_oid, path) for path in self.survey.unmerged)
-            trees = {0: scratch_index.write_tree()}
+        with PrivateIndex(repository, self.index.deadline) as scratch:
+            scratch.copy_index_from(self.index.path)
+            scratch.put_entries(b"0 %s 0\t%s" % (zero_oid, path) for path in self.survey.unmerged)
+            trees = {0: scratch.write_tree()}
             for stage, entries in self.survey.conflicts.items():
-                scratch_index.git("read-tree", "--empty")
-                scratch_index.put(b"%s 0\t%s" % tuple(entry.split(b"\t", 1)) for entry in entries)
-                trees[stage] = scratch_index.write_tree()
+                scratch.git("read-tree", "--empty")
+                scratch.put_entries(b"%s 0\t%s" % tuple(entry.split(b"\t", 1)) for entry in entries)
+                trees[stage] = scratch.write_tree()
         return trees
 
     def _write_files_tree(
@@ -290,25 +288,25 @@ class _Capture:
 
         to_drop = set(survey.deleted)
         self.read = [path for path in paths if path not in to_drop]
-        if rules is None and (plain_tree := self._build_plain_tree(base, to_drop)):
+        if rules is None and (plain_tree := self._write_tree_without_git(base, to_drop)):
             return plain_tree
         deleted_attributes = {path for path in to_drop if os.path.basename(path) == _ATTRIBUTES}
         # git would not look at these, or not drop their stages.
         unreachable_paths = set(filter(self._is_unreachable_by_git, to_drop - deleted_attributes))
-        index.update("--force-remove", sorted(unreachable_paths))
+        index.update_paths("--force-remove", sorted(unreachable_paths))
         oids = unfiltered.load_record(index.repository)
-        unfiltered.add_unfiltered(index, {path: oids[path] for path in paths if path in oids})
+        recorded = {path: oids[path] for path in paths if path in oids}
+        unfiltered.add_unfiltered_to_index(index, recorded)
         to_add = [path for path in paths if path not in to_drop and path not in oids]
         self._add_files([*sorted(to_drop - deleted_attributes - unreachable_paths), *to_add])
-        our_entries = _choose_sides(survey)
+        our_entries = _choose_conflict_sides(survey)
         unread_conflicts = sorted(self.unread & our_entries.keys())
-        index.put(b"%s %s 0\t%s" % (*our_entries[path], path) for path in unread_conflicts)
+        index.put_entries(b"%s %s 0\t%s" % (*our_entries[path], path) for path in unread_conflicts)
         # Last: their filters must apply to the other files, lest a secret is stored in plain text.
-        index.update("--force-remove", sorted(deleted_attributes))
+        index.update_paths("--force-remove", sorted(deleted_attributes))
         return index.write_tree()
 
-    def _build_plain_tree(self, base: str, deleted: set[bytes]) -> str | None:
-        """Write the tree of all files without git; return None if git has to do it."""
+    def _write_tree_without_git(self, base: str, deleted: set[bytes]) -> str | None:
         survey, repository = self.survey, self.index.repository
         is_special = survey.is_staged or survey.conflicts or survey.flags or not self.commit
         if is_special or self.index.is_rebuilt or len(self.read) >= _MANY:
@@ -318,12 +316,13 @@ class _Capture:
         from gitckpt.git.contents import unfiltered
         from gitckpt.git.contents.plain_files import TreeWriter
 
-        if conversion.has_verdicts(repository) or unfiltered.load_record(repository):
+        if conversion.has_conversion_cache(repository) or unfiltered.load_record(repository):
             return None
         writer = TreeWriter(repository, self.objects)
-        tree = writer.tree(base, deleted, self.read, set(self.read).difference(survey.changed))
+        added_paths = set(self.read).difference(survey.changed)
+        tree = writer.write_changed_tree(base, deleted, self.read, added_paths)
         self.writer = writer if tree is not None else None
-        self.index.require_time("write-tree")
+        self.index.require_time_left("write-tree")
         return tree
 
     def _list_untracked_files(self) -> list[bytes]:
@@ -344,9 +343,9 @@ class _Capture:
                 accepted_paths.append(path)
             else:
                 self.omitted.append(Omitted(quote_path(path), *reason))
-        return self._drop_excess(accepted_paths)
+        return self._drop_excess_files(accepted_paths)
 
-    def _drop_excess(self, untracked: list[bytes]) -> list[bytes]:
+    def _drop_excess_files(self, untracked: list[bytes]) -> list[bytes]:
         max_total_size = self.limits.max_total_size
         if max_total_size is None:
             return untracked
@@ -359,7 +358,6 @@ class _Capture:
         return [path for path in untracked if path not in dropped]
 
     def _is_unreachable_by_git(self, path: bytes) -> bool:
-        """Return whether a path is a directory, or below a symbolic link."""
         absolute_path = os.path.join(self.top, path)
         if os.path.isdir(absolute_path) and not os.path.islink(absolute_path):
             return True
@@ -375,31 +373,31 @@ class _Capture:
             if os.path.islink(file) or not os.path.isfile(file) or os.access(file, os.R_OK):
                 readable_paths.append(path)
             else:
-                self._omit(path, "cannot be read: permission denied")
+                self._omit_file(path, "cannot be read: permission denied")
         if len(readable_paths) < _MANY:
             self._add_to_index(readable_paths)
             return
-        from gitckpt.git.contents.bounds import Quarantine
+        from gitckpt.git.contents.bounds import ObjectQuarantine
 
-        with Quarantine(self.index.repository) as quarantine:
+        with ObjectQuarantine(self.index.repository) as quarantine:
             options, environment = quarantine.options, quarantine.environment
             for start in range(0, len(readable_paths), _AT_ONCE):
                 self._add_to_index(readable_paths[start : start + _AT_ONCE], options, environment)
-            quarantine.migrate(self.index.deadline)
+            quarantine.migrate_objects(self.index.deadline)
 
     def _add_to_index(
         self, paths: list[bytes], settings: Sequence[str] = (), env: Mapping[str, str] | None = None
     ) -> None:
         from gitckpt.git.contents import refusal
 
-        result = refusal.add_files(self.index, paths, settings, env)
+        result = refusal.add_files_to_index(self.index, paths, settings, env)
         self.converted += map(quote_path, result.converted)
         for refused_file in result.refused:
             reason, may_store_as_is = self._explain_refusal(refused_file)
-            if not may_store_as_is or not self._store_as_is(refused_file.path):
-                self._omit(refused_file.path, reason)
+            if not may_store_as_is or not self._store_without_filter(refused_file.path):
+                self._omit_file(refused_file.path, reason)
 
-    def _explain_refusal(self, refused: Refused) -> tuple[str, bool]:
+    def _explain_refusal(self, refused: RefusedFile) -> tuple[str, bool]:
         from gitckpt.git.contents import refusal
 
         path, driver = refused.path, refused.driver
@@ -407,37 +405,35 @@ class _Capture:
             return refused.cause, False
         if not driver or path not in self.tracked:
             return f"git cannot store it: {refused.cause}", not driver
-        _, our_oid = _choose_sides(self.survey).get(path, (b"", b""))
+        _, our_oid = _choose_conflict_sides(self.survey).get(path, (b"", b""))
         oid = self.survey.staged.get(path, our_oid).decode("ascii")
         if oid.strip("0") and refusal.does_filter_work(self.index, path, oid):
             may_store_as_is = self.keeps(path) and self.limits.secret_pattern(path) is None
             return f"filter {driver} refuses it", may_store_as_is
         return f"filter {driver} does not work: {refused.cause}", False
 
-    def _store_as_is(self, path: bytes) -> bool:
+    def _store_without_filter(self, path: bytes) -> bool:
         (data,) = exact_files.read_files(self.index.repository, [path])
         if data is None:
             return False
         (oid,) = self.objects.write([("blob", data)], flushed=False)
         is_executable = os.lstat(os.path.join(self.top, path)).st_mode & 0o100
         mode = encoding.EXECUTABLE if is_executable else encoding.FILE
-        self.index.put([b"%s %s 0\t%s" % (mode, oid.encode("ascii"), path)])
+        self.index.put_entries([b"%s %s 0\t%s" % (mode, oid.encode("ascii"), path)])
         self.as_is[path] = oid
         return True
 
-    def _find_inexact_files(self, rules: attributes.AttributeRules | None) -> conversion.Converted:
-        if rules is None and not conversion.has_verdicts(self.index.repository):
-            return conversion.Converted()
+    def _find_converted(self, rules: attributes.AttributeRules | None) -> conversion.ConvertedFiles:
+        if rules is None and not conversion.has_conversion_cache(self.index.repository):
+            return conversion.ConvertedFiles()
         terms = self.limits.terms({*self.also, *self.included}, self.also)
         conversion_search = conversion.ConversionSearch(self.index, self.objects, rules, terms)
-        inexact_files = conversion_search.run(self.unread | self.as_is.keys())
-        filtered = {quote_path(path) for path in inexact_files.required}.intersection(
-            self.converted
-        )
-        self.converted = sorted({*map(quote_path, inexact_files.skipped), *filtered})
-        return inexact_files
+        inexact = conversion_search.find_converted_files(self.unread | self.as_is.keys())
+        filtered = {quote_path(path) for path in inexact.required}.intersection(self.converted)
+        self.converted = sorted({*map(quote_path, inexact.skipped), *filtered})
+        return inexact
 
-    def _omit(self, path: bytes, reason: str) -> None:
+    def _omit_file(self, path: bytes, reason: str) -> None:
         self.unread.add(path)
         if path in self.tracked:
             self.unheld[path] = reason
@@ -450,7 +446,7 @@ def _size_of_file(path: bytes) -> int:
     return 0
 
 
-def _choose_sides(survey: Survey) -> dict[bytes, tuple[bytes, bytes]]:
+def _choose_conflict_sides(survey: GitStatus) -> dict[bytes, tuple[bytes, bytes]]:
     sides = {}
     for stage in (1, 3, 2):
         for entry in survey.conflicts.get(stage, ()):
@@ -466,19 +462,19 @@ _ATTEMPTS = 10
 _CAPTURES = 2  # with pruned objects: while `git gc --prune=now` runs, even `git commit` fails
 
 
-def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts | None = None) -> bool:
+def is_readable(repository: Repository, checkpoint: Checkpoint, parts: Parts | None = None) -> bool:
     """Return whether git can read all objects of a checkpoint's snapshot."""
     for submodule in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
         ref = ref_names.CHECKPOINTS + submodule.checkpoint
-        if not modules.is_ref_stored(repository, modules.unquote(submodule.path), ref):
+        if not modules.is_ref_in_submodule(repository, modules.unquote_path(submodule.path), ref):
             return False  # another process removed the checkpoint meanwhile
     if checkpoint.tree is None:
         return True
-    oids = own_objects(repository, checkpoint.tree, checkpoint.git_sha, parts)
+    oids = list_objects_beyond_commit(repository, checkpoint.tree, checkpoint.git_sha, parts)
     return oids is not None and not graph.find_unreadable(repository, list(oids))
 
 
-def own_objects(
+def list_objects_beyond_commit(
     repository: Repository, tree: str, commit: str, parts: Parts | None
 ) -> set[str] | None:
     """Return the oids in a snapshot that `commit` does not have; None if unreadable."""
@@ -500,15 +496,15 @@ def own_objects(
 
 
 def _read_tree(repository: Repository, tree: str) -> encoding.Entries:
-    tree_object = next(repository.cat_file.contents([tree]))
+    tree_object = next(repository.cat_file.read_contents([tree]))
     if tree_object is None:
         raise MalformedTree("the object is missing")
     return decode_tree(tree_object[2], repository.object_format)
 
 
-def record_whole(
+def record_until_complete(
     repository: Repository,
-    objects: Objects,
+    objects: ObjectDatabase,
     attempt: Callable[[], Checkpoint],
     remove: Callable[[list[str]], object],
     say: Callable[[str], None],
@@ -542,9 +538,9 @@ def record_whole(
             if error.oid in oids_aside or not _move_aside(repository, objects, error.oid):
                 raise
             oids_aside.add(error.oid)
-            say(_moved_aside_message(repository, error.oid))
+            say(_damaged_object_message(repository, error.oid))
             continue
-        reason = repair(repository, objects, checkpoint, say, parts)
+        reason = repair_snapshot(repository, objects, checkpoint, say, parts)
         if reason is None:
             return checkpoint
         remove([checkpoint.id])
@@ -554,20 +550,20 @@ def record_whole(
     raise reason or _busy_error()
 
 
-def repair(
+def repair_snapshot(
     repository: Repository,
-    objects: Objects,
+    objects: ObjectDatabase,
     checkpoint: Checkpoint,
     say: Callable[[str], None],
     parts: Parts | None = None,
 ) -> CkptError | None:
     """Rewrite a snapshot's damaged objects from files; return an error if that fails."""
-    if is_whole(repository, checkpoint, parts):
+    if is_readable(repository, checkpoint, parts):
         return None
     messages, reason = _rewrite_damaged_blobs(repository, objects, checkpoint)
     for message in messages:
         say(message)
-    return None if is_whole(repository, checkpoint) else reason or _busy_error()
+    return None if is_readable(repository, checkpoint) else reason or _busy_error()
 
 
 def _busy_error() -> BusyError:
@@ -581,18 +577,18 @@ _SNAPSHOT = re.compile(rb"^(files|raw|index/[0-3])/")  # prefixes of worktree pa
 
 
 def _rewrite_damaged_blobs(
-    repository: Repository, objects: Objects, checkpoint: Checkpoint
+    repository: Repository, objects: ObjectDatabase, checkpoint: Checkpoint
 ) -> tuple[list[str], CkptError | None]:
     messages = []
     error: CkptError | None = None
-    damaged = _damaged_objects(repository, objects, checkpoint)
+    damaged = _find_damaged_objects(repository, objects, checkpoint)
     for oid, (paths, is_committed) in sorted(damaged.items()):
-        source = next((path for path in paths if _write_file(repository, objects, oid, path)), None)
+        source = next((path for path in paths if _write_blob(repository, objects, oid, path)), None)
         if source is not None:
             origin = f"was rewritten from {quote_path(source)}"
             messages.append(f"the object {oid} was missing or damaged, and {origin}")
-        elif not paths and not is_committed and graph.move_aside(repository, oid):
-            messages.append(_moved_aside_message(repository, oid))
+        elif not paths and not is_committed and graph.move_object_aside(repository, oid):
+            messages.append(_damaged_object_message(repository, oid))
         else:
             names = ", ".join(quote_path(path) for path in sorted(set(paths))[:3])
             name = f"{oid} of {names}" if names else oid
@@ -602,19 +598,19 @@ def _rewrite_damaged_blobs(
     return messages, error
 
 
-def _moved_aside_message(repository: Repository, oid: str) -> str:
+def _damaged_object_message(repository: Repository, oid: str) -> str:
     directory = f"{repository.private_dir}/damaged"
     return f"the object {oid} was damaged and is rewritten; the damaged file is in {directory}"
 
 
-def _move_aside(repository: Repository, objects: Objects, oid: str) -> bool:
+def _move_aside(repository: Repository, objects: ObjectDatabase, oid: str) -> bool:
     head = manifest.base_tree(repository, "HEAD")
     is_committed = oid in _list_paths_by_oid(objects, head, repository.object_format, set())
-    return not is_committed and graph.move_aside(repository, oid)
+    return not is_committed and graph.move_object_aside(repository, oid)
 
 
-def _damaged_objects(
-    repository: Repository, objects: Objects, checkpoint: Checkpoint
+def _find_damaged_objects(
+    repository: Repository, objects: ObjectDatabase, checkpoint: Checkpoint
 ) -> dict[str, tuple[list[bytes], bool]]:
     if checkpoint.tree is None:
         return {}
@@ -628,7 +624,7 @@ def _damaged_objects(
 
 
 def _list_paths_by_oid(
-    objects: Objects, root: str, object_format: str, broken: set[str]
+    objects: ObjectDatabase, root: str, object_format: str, broken: set[str]
 ) -> dict[str, list[bytes]]:
     paths_by_oid: dict[str, list[bytes]] = {}
     trees: dict[str, bytes] = {root: b""}
@@ -653,20 +649,20 @@ def _list_paths_by_oid(
     return paths_by_oid
 
 
-def _write_file(repository: Repository, objects: Objects, oid: str, path: bytes) -> bool:
+def _write_blob(repository: Repository, objects: ObjectDatabase, oid: str, path: bytes) -> bool:
     absolute = os.path.join(os.fsencode(repository.worktree or ""), path)
     try:
-        data = os.readlink(absolute) if os.path.islink(absolute) else regular.content(absolute)
+        data = os.readlink(absolute) if os.path.islink(absolute) else regular.read_content(absolute)
     except OSError:
         return False
     if object_id("blob", data, repository.object_format) == oid:
-        graph.move_aside(repository, oid)
+        graph.move_object_aside(repository, oid)
         objects.write([("blob", data)])  # also if a damaged pack has it: git would write nothing
         return True
     words = ("-c", "core.safecrlf=false", "hash-object", "--stdin", f"--path={os.fsdecode(path)}")
     if repository.git.run(*words, data=data, ok=(0, 1, 128)).out.decode("ascii").strip() != oid:
         return False
-    graph.move_aside(repository, oid)
+    graph.move_object_aside(repository, oid)
     repository.git.run(*words, "-w", data=data)
     fsync.flush(fsync.object_paths(repository.common_dir, [oid]))
     return True

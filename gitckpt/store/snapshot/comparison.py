@@ -7,24 +7,24 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from gitckpt.git.contents import attributes, conversion, exact_files
 from gitckpt.git.objects import diff
-from gitckpt.git.objects.diff import Difference
+from gitckpt.git.objects.diff import PathDifference
 from gitckpt.git.objects.encoding import LINK
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.values import replace
 from gitckpt.store.snapshot import capture, manifest
 from gitckpt.store.snapshot.limits import Limits
-from gitckpt.store.snapshot.manifest import ABSENT, SKIPPED, Contents
+from gitckpt.store.snapshot.manifest import ABSENT, SKIPPED, Snapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
 
 
-def compare(
+def compare_with_worktree(
     repository: Repository,
-    objects: Objects,
-    contents: Contents,
+    objects: ObjectDatabase,
+    contents: Snapshot,
     commit: str,
     limits: Limits,
     *,
@@ -34,13 +34,13 @@ def compare(
 ) -> list[str]:
     """List the differences between the worktree and a snapshot that was restored.
 
-    `contents` is the snapshot, and `commit` its linked commit. If `deleted` is not None, new files
-    at other paths are ignored, as are all paths for which `stays` returns True. An operation in
-    progress is compared only if `with_operation`.
+    `contents` is the snapshot, and `commit` its linked commit. Paths for which `stays` returns True
+    are ignored. If `deleted` is not None, so are new files, unless `deleted` has their path. An
+    operation in progress is compared only if `with_operation`.
     """
-    head = objects.head()[0]
+    head = objects.read_head()[0]
     with PrivateIndex(repository) as index:
-        index.start_status()
+        index.start_status_process()
         staged = staged_tree(repository, contents, commit)
         added_files = diff.diff_trees(repository, staged, contents.files)
         new_paths = [entry.path for entry in added_files if entry.status == "A"]
@@ -49,23 +49,23 @@ def compare(
     actual = manifest.read(repository, objects, captured.worktree.tree, head)
     changes = diff.diff_trees(repository, contents.files, captured.files)
     changes = [change for change in changes if not stays(change.path)]
-    differing = [change for change in changes if not _is_hidden(repository, contents, change)]
-    raw_oids = manifest.raw_of(repository, contents)
+    differing = [change for change in changes if not _is_directory(repository, contents, change)]
+    raw_oids = manifest.raw_files(repository, contents)
     checked_raw_oids = {path: oid for path, oid in raw_oids.items() if not stays(path)}
-    descriptions = describe_unexpected(repository, differing, deleted, checked_raw_oids)
+    descriptions = unexpected_changes(repository, differing, deleted, checked_raw_oids)
     if staged != staged_tree(repository, actual, head):
         descriptions.append("what is staged")
     stages = [stage for stage in (1, 2, 3) if contents.index.get(stage) != actual.index.get(stage)]
     descriptions += [f"stage {stage} of the index" for stage in stages]
-    if _comparable_flags(contents) != _comparable_flags(actual):
+    if _index_flags_to_compare(contents) != _index_flags_to_compare(actual):
         descriptions.append("flags of the index")
     if with_operation and contents.operation != actual.operation:
         files = sorted(contents.operation.keys() ^ actual.operation.keys()) or ["content"]
         descriptions.append(f"the operation in progress ({', '.join(files)})")
-    return descriptions + find_wrong_layout(repository, contents.directories, contents.modes)
+    return descriptions + find_wrong_modes(repository, contents.directories, contents.modes)
 
 
-def _is_hidden(repository: Repository, contents: Contents, change: Difference) -> bool:
+def _is_directory(repository: Repository, contents: Snapshot, change: PathDifference) -> bool:
     # git clears skip-worktree if a directory, such as one with ignored files, is at the path.
     if contents.sparse is None or change.status != "D":
         return False
@@ -73,18 +73,16 @@ def _is_hidden(repository: Repository, contents: Contents, change: Difference) -
     return change.path in contents.flags.get(SKIPPED, ()) and os.path.isdir(absolute_path)
 
 
-def find_wrong_layout(
+def find_wrong_modes(
     repository: Repository, directories: Collection[bytes], modes: Mapping[bytes, int]
 ) -> list[str]:
-    unrestored_paths = exact_files.find_unrestored_paths(
-        repository.worktree or "", directories, modes
-    )
-    return [f"the mode or directory {path.decode('utf-8', 'replace')}" for path in unrestored_paths]
+    paths = exact_files.find_unrestored_paths(repository.worktree or "", directories, modes)
+    return [f"the mode or directory {path.decode('utf-8', 'replace')}" for path in paths]
 
 
-def describe_unexpected(
+def unexpected_changes(
     repository: Repository,
-    differing: Iterable[Difference],
+    differing: Iterable[PathDifference],
     deleted: Collection[bytes] | None,
     raw: Mapping[bytes, str],
 ) -> list[str]:
@@ -105,7 +103,7 @@ def describe_unexpected(
     return lines + [f"M {path.decode('utf-8', 'replace')}" for path in sorted(differing_raw_paths)]
 
 
-def _equals_git_checkout(repository: Repository, change: Difference) -> bool:
+def _equals_git_checkout(repository: Repository, change: PathDifference) -> bool:
     # The file may be right though git would store it differently, by newer attributes.
     if change.status != "M" or change.old_mode != change.new_mode or change.new_mode == LINK:
         return False
@@ -116,9 +114,9 @@ def _equals_git_checkout(repository: Repository, change: Difference) -> bool:
     return checkout.code == 0 and checkout.out == content
 
 
-def comparable_trees(
+def make_comparable_trees(
     repository: Repository,
-    objects: Objects,
+    objects: ObjectDatabase,
     old_side: tuple[str | None, str],
     new_side: tuple[str | None, str],
 ) -> tuple[str, str]:
@@ -130,7 +128,7 @@ def comparable_trees(
     side_contents = []
     for snapshot, commit in (old_side, new_side):
         files = manifest.tree_of_files(repository, snapshot, commit)
-        side_contents.append(Contents(files, raw=manifest.raw_tree(repository, snapshot)))
+        side_contents.append(Snapshot(files, raw=manifest.raw_tree(repository, snapshot)))
     old, new = (side.files for side in side_contents)
     if side_contents[0].raw == side_contents[1].raw:
         return old, new
@@ -140,26 +138,27 @@ def comparable_trees(
     trees = []
     with PrivateIndex(repository) as index:
         for side, (snapshot, _) in zip(side_contents, (old_side, new_side), strict=True):
-            raw_oids = manifest.raw_of(repository, side)
+            raw_oids = manifest.raw_files(repository, side)
             paths_without_raw = [path for path in paths if path not in raw_oids]
             blobs = [(stored_oids[0][path], path) for path in paths_without_raw]
-            options = attributes.line_end_options(manifest.conversion_of(repository, snapshot))
+            options = attributes.make_line_end_options(manifest.conversion_of(repository, snapshot))
             file_data = conversion.convert_blobs(index, blobs, is_filtered=False, options=options)
             new_oids = objects.write([("blob", data or b"") for data in file_data], flushed=False)
             oids = dict(zip(paths_without_raw, new_oids, strict=True))
             oids |= {path: raw_oids[path] for path in paths if path in raw_oids}
             index.git("read-tree", side.files)
-            entries = [(mode, path) for path, mode, *_ in index.entries() if path in oids]
-            index.put(b"%s %s 0\t%s" % (mode, oids[path].encode(), path) for mode, path in entries)
+            entries = [(mode, path) for path, mode, *_ in index.list_entries() if path in oids]
+            lines = (b"%s %s 0\t%s" % (mode, oids[path].encode(), path) for mode, path in entries)
+            index.put_entries(lines)
             trees.append(index.write_tree())
     return trees[0], trees[1]
 
 
-def staged_tree(repository: Repository, contents: Contents, commit: str) -> str:
+def staged_tree(repository: Repository, contents: Snapshot, commit: str) -> str:
     """Return the tree of a snapshot's index, without entries in conflict."""
     return contents.index.get(0) or manifest.base_tree(repository, commit)
 
 
-def _comparable_flags(contents: Contents) -> dict[str, set[bytes]]:
+def _index_flags_to_compare(contents: Snapshot) -> dict[str, set[bytes]]:
     flags = contents.flags.items()
     return {flag: set(paths) for flag, paths in flags if flag not in (SKIPPED, ABSENT)}

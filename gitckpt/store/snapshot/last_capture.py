@@ -38,7 +38,7 @@ def gather(repository: Repository, status: bytes, start: int) -> CaptureEvidence
         status: the output of `git status --porcelain=v2 -z`, from before the files were read.
         start: the time of the file system before `git status` ran, in nanoseconds.
     """
-    if repository.configuration is None or repository.operation():
+    if repository.configuration is None or repository.operation_in_progress():
         return None
     digest = _digest(repository, status, start)
     if digest is None:
@@ -56,7 +56,7 @@ def store(repository: Repository, evidence: CaptureEvidence | None, checkpoint_i
     scratch = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
     # Only a cache: if it cannot be written, the next capture reads the files.
     with contextlib.suppress(OSError):
-        with open(scratch, "wb", opener=private_dirs.create) as file:
+        with open(scratch, "wb", opener=private_dirs.open_private_file) as file:
             file.write(json.dumps(record).encode("utf-8"))
         os.replace(scratch, path)
 
@@ -64,9 +64,9 @@ def store(repository: Repository, evidence: CaptureEvidence | None, checkpoint_i
 def load(repository: Repository) -> tuple[str, CaptureEvidence | None] | None:
     """Return the checkpoint of the last capture and its evidence; None if not recorded."""
     try:
-        record = json.loads(private_dirs.read(_path(repository))[:_MAX_SIZE])
+        record = json.loads(private_dirs.read_private_file(_path(repository))[:_MAX_SIZE])
         checkpoint_id, evidence = record["checkpoint"], record["evidence"]
-        is_valid = record["version"] == _VERSION and ids.is_id(checkpoint_id)
+        is_valid = record["version"] == _VERSION and ids.is_checkpoint_id(checkpoint_id)
     except (ValueError, TypeError, LookupError, RecursionError):
         return None
     return (checkpoint_id, evidence if isinstance(evidence, dict) else None) if is_valid else None
@@ -77,7 +77,7 @@ def may_be_valid(repository: Repository, evidence: CaptureEvidence) -> bool:
     settings = evidence.get("settings")
     if not isinstance(settings, dict) or evidence.get("variables") != config.variables():
         return False
-    return _stamps(settings) == settings and not repository.operation()
+    return _stamps(settings) == settings and not repository.operation_in_progress()
 
 
 def is_valid(repository: Repository, evidence: CaptureEvidence, status: bytes) -> bool:
@@ -121,7 +121,7 @@ def _digest(repository: Repository, status: bytes, start: int | None = None) -> 
         except (FileNotFoundError, NotADirectoryError):
             digest.update(b"-\0")
             continue
-        stamp = refs_stat.make_stamp(file, start)
+        stamp = refs_stat.make_stat_stamp(file, start)
         if stamp is None:
             return None
         digest.update(f"{file.st_mode:o} {stamp}\0".encode("ascii"))

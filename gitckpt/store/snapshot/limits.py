@@ -13,12 +13,12 @@ from collections.abc import Collection, Mapping, Sequence
 from gitckpt.git import config
 from gitckpt.git.contents import attributes
 from gitckpt.git.contents.attributes import ConversionSettings
-from gitckpt.model.arguments import as_words, require, require_number, require_seconds
+from gitckpt.model.arguments import as_command_words, require_number, require_seconds, require_type
 from gitckpt.model.values import dataclass, field, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.contents.conversion import Terms
+    from gitckpt.git.contents.conversion import RawStorageRules
     from gitckpt.git.repository import Repository
 
 MB = 1000 * 1000
@@ -120,8 +120,8 @@ class Limits:
         require_number("max_file_size", self.max_file_size, may_be_none=True)
         require_number("max_total_size", self.max_total_size, may_be_none=True)
         for name in ("secrets", "include"):
-            object.__setattr__(self, name, as_words(name, getattr(self, name)))
-        require("submodules", self.submodules, bool, "True or False")
+            object.__setattr__(self, name, as_command_words(name, getattr(self, name)))
+        require_type("submodules", self.submodules, bool, "True or False")
         require_seconds("timeout", self.timeout)
         require_seconds("budget", self.budget)
 
@@ -154,7 +154,7 @@ class Limits:
     def reason_to_omit(self, path: bytes, *, included: bool) -> tuple[str, int | None] | None:
         """Return why to omit an untracked file; None to capture the file.
 
-        A file that is too large comes with its size. If `included`, its name may look secret.
+        For a file that is too large, also return its size. `included` files may look secret.
         """
         pattern = self.secret_pattern(path) if not included else None
         if pattern is not None:
@@ -171,16 +171,17 @@ class Limits:
     def git_settings(self, repository: Repository) -> ConversionSettings:
         if self.configured is not None:
             return self.configured
-        return ConversionSettings.of(config.read(repository, f"^({attributes.SETTINGS})"))
+        values = config.read_settings(repository, f"^({attributes.SETTINGS})")
+        return ConversionSettings.from_git_settings(values)
 
-    def terms(self, included: Collection[bytes], regardless: Collection[bytes]) -> Terms:
+    def terms(self, included: Collection[bytes], regardless: Collection[bytes]) -> RawStorageRules:
         """Return the conditions for keeping the raw bytes of files that git converts.
 
         Files in `regardless` are always kept, files that look like secrets only if in `included`.
         """
-        from gitckpt.git.contents.conversion import Terms  # needed only if git converts files
+        from gitckpt.git.contents.conversion import RawStorageRules  # only if git converts files
 
-        return Terms(
+        return RawStorageRules(
             self.max_file_size,
             is_secret=lambda path: path not in included and self.secret_pattern(path) is not None,
             text=f"{self.max_file_size} {self.secrets} {self.include}",
@@ -195,12 +196,12 @@ class Limits:
         is_default = self.secrets == SECRETS
         if is_default and dot and ending in _SOURCES and not name.startswith(".env"):
             return None
-        pattern = self._matching_pattern(parts)
+        pattern = self._match_pattern(parts)
         if is_default and pattern and any(fnmatch.fnmatchcase(name, form) for form in _PUBLIC):
             return None
         return pattern
 
-    def _matching_pattern(self, parts: Sequence[str]) -> str | None:
+    def _match_pattern(self, parts: Sequence[str]) -> str | None:
         patterns_by_name, patterns_by_ending, wildcard_patterns = _group_patterns(self.secrets)
         for pattern, slashes in patterns_by_name.get(parts[-1], ()):
             if "/".join(parts[-slashes - 1 :]) == pattern.lower():
@@ -252,13 +253,13 @@ def format_size(size: int) -> str:
 IGNORED = "git ignores it"
 
 
-def reason_to_leave(repository: Repository, limits: Limits, path: str) -> str | None:
+def reason_not_captured(repository: Repository, limits: Limits, path: str) -> str | None:
     """Return why a snapshot would omit a file; None if it would capture the file."""
     top = os.path.realpath(repository.worktree or os.devnull)
     real_path = os.path.realpath(path)
     if not real_path.startswith(f"{top}/"):
         return "the file lies outside of the worktree"
-    tag = _list_files(repository, os.path.relpath(real_path, top)).get(real_path)
+    tag = _list_tracked_and_untracked(repository, os.path.relpath(real_path, top)).get(real_path)
     if tag == b"H":
         return None
     is_included = False
@@ -271,11 +272,11 @@ def reason_to_leave(repository: Repository, limits: Limits, path: str) -> str | 
     return reason[0] if reason is not None else None
 
 
-def below(repository: Repository, limits: Limits, directory: str) -> set[str] | None:
+def captured_below(repository: Repository, limits: Limits, directory: str) -> set[str] | None:
     top = os.path.realpath(repository.worktree or os.devnull)
     if directory != top and not directory.startswith(f"{top}/"):
         return None
-    tags_by_path = _list_files(repository, os.path.relpath(directory, top))
+    tags_by_path = _list_tracked_and_untracked(repository, os.path.relpath(directory, top))
     paths = {
         path
         for path, tag in tags_by_path.items()
@@ -284,7 +285,7 @@ def below(repository: Repository, limits: Limits, directory: str) -> set[str] | 
     return paths or None
 
 
-def _list_files(repository: Repository, relative: str) -> dict[str, bytes]:
+def _list_tracked_and_untracked(repository: Repository, relative: str) -> dict[str, bytes]:
     top = os.path.realpath(repository.worktree or "")
     options = ("ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard", "--", relative)
     listing = repository.git.run("--literal-pathspecs", *options, ok=(0, 128)).out

@@ -23,7 +23,7 @@ from gitckpt.model.values import dataclass, field, replace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.diff import Leaf
-    from gitckpt.git.objects.writer import Objects
+    from gitckpt.git.objects.writer import ObjectDatabase
     from gitckpt.model.checkpoint import Checkpoint
 
 
@@ -37,11 +37,11 @@ INTENDED = {"executable": intent.EXECUTABLE, "link": intent.LINK, "repository": 
 
 VERIFY = "find the cause: git ckpt verify"
 
-base_tree = bounds.base_tree
+base_tree = bounds.tree_of_commit
 
 
 @dataclass(slots=True)
-class Contents:
+class Snapshot:
     files: str  # the tree of the whole worktree
     # A tree for each stage with entries; if {}, the index equals the linked commit.
     index: Mapping[int, str] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Contents:
     operation: Mapping[str, bytes] = field(default_factory=dict)  # from `operation.collect`
     sparse: bytes | None = None  # from `sparse.read`
     raw: str | None = None  # a tree of raw copies: files that a checkout would write differently
-    conversion: bytes = b""  # `attributes.conversion_settings` at the time of the capture
+    conversion: bytes = b""  # `attributes.describe_conversion` at the time of the capture
     directories: list[bytes] = field(default_factory=list)  # empty ones; only the innermost
     modes: Mapping[bytes, int] = field(default_factory=dict)  # if narrower than the umask allows
     # Whether no files were captured: `files` is the tree of the linked commit.
@@ -74,14 +74,14 @@ def _has_commit(repository: Repository, commit: str) -> bool:
     return bool(commit) and repository.cat_file.info(f"{commit}^{{commit}}") is not None
 
 
-def require_commit(repository: Repository, checkpoint: Checkpoint) -> None:
+def require_linked_commit(repository: Repository, checkpoint: Checkpoint) -> None:
     commit = checkpoint.git_sha
     if commit and not _has_commit(repository, commit):
         hint = f"fetch the commit from a clone that has it, or {VERIFY}"
         raise WorktreeError(f"commit {commit} of checkpoint {checkpoint.id} is missing", hint=hint)
 
 
-def with_commit(
+def relink_commit(
     repository: Repository, checkpoint: Checkpoint, head: str | None
 ) -> tuple[Checkpoint, str | None]:
     """Replace the linked commit of a checkpoint if the repository lacks that commit.
@@ -99,26 +99,26 @@ def with_commit(
         remark += "" if checkpoint.tree is not None else ", with the files of that commit"
     else:
         if checkpoint.tree is None or head is None:
-            require_commit(repository, checkpoint)
+            require_linked_commit(repository, checkpoint)
         new_commit = head or ""
         remark = f"commit {commit[:10]} is gone: the files are those of the checkpoint"
         remark += ", and the index has the files of HEAD"
-    files = checkpoint.worktree
-    if files is not None:
-        files = replace(files, operation=None, operation_commit=None)
-    return replace(checkpoint, git_sha=new_commit, worktree=files), remark
+    worktree = checkpoint.worktree
+    if worktree is not None:
+        worktree = replace(worktree, operation=None, operation_commit=None)
+    return replace(checkpoint, git_sha=new_commit, worktree=worktree), remark
 
 
-def files_of(repository: Repository, checkpoint: Checkpoint) -> str:
+def files_tree(repository: Repository, checkpoint: Checkpoint) -> str:
     return tree_of_files(repository, checkpoint.tree, checkpoint.git_sha)
 
 
 def tree_of_files(repository: Repository, snapshot: str | None, commit: str) -> str:
     """Return the tree of a snapshot's files; without a snapshot, that of `commit`."""
     if snapshot is None and not commit:
-        return encoding.empty_tree(repository.object_format)
+        return encoding.empty_tree_oid(repository.object_format)
     name = f"{commit}^{{tree}}" if snapshot is None else f"{snapshot}:files"
-    bounds.require_sound(repository, snapshot, commit)
+    bounds.require_sound_snapshot(repository, snapshot, commit)
     object_info = repository.cat_file.info(name)
     if object_info is None:
         raise WorktreeError(f"{name} is missing", hint=VERIFY)
@@ -126,7 +126,7 @@ def tree_of_files(repository: Repository, snapshot: str | None, commit: str) -> 
 
 
 class _PendingObjects:
-    def __init__(self, repository: Repository, objects: Objects) -> None:
+    def __init__(self, repository: Repository, objects: ObjectDatabase) -> None:
         self._format = repository.object_format
         self._objects = objects
         self._contents: list[tuple[str, bytes]] = []
@@ -156,7 +156,7 @@ class _PendingObjects:
         self._objects.write(self._contents, flushed=False)
 
 
-def write(repository: Repository, objects: Objects, content: Contents) -> str:
+def write(repository: Repository, objects: ObjectDatabase, content: Snapshot) -> str:
     """Write a snapshot and return the oid of its tree; the caller flushes the objects."""
     pending = _PendingObjects(repository, objects)
     trees: dict[bytes, str | None] = {b"files": content.files, RAW: content.raw}
@@ -186,46 +186,50 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
     return tree
 
 
-def contents_of(checkpoint: Checkpoint, repository: Repository, objects: Objects) -> Contents:
-    bounds.require_sound(repository, checkpoint.tree, checkpoint.git_sha)
-    contents = read(repository, objects, checkpoint.tree, checkpoint.git_sha)
-    return replace(contents, is_of_commit=checkpoint.worktree is None)
+def contents_of(captured: Checkpoint, repository: Repository, objects: ObjectDatabase) -> Snapshot:
+    bounds.require_sound_snapshot(repository, captured.tree, captured.git_sha)
+    contents = read(repository, objects, captured.tree, captured.git_sha)
+    return replace(contents, is_of_commit=captured.worktree is None)
 
 
-def read(repository: Repository, objects: Objects, tree: str | None, commit: str) -> Contents:
+def read(
+    repository: Repository, objects: ObjectDatabase, tree: str | None, commit: str
+) -> Snapshot:
     """Read the snapshot `tree`; if `tree` is None, return the contents of `commit`."""
     if tree is None:
-        return Contents(base_tree(repository, commit))
+        return Snapshot(base_tree(repository, commit))
     reader = _SnapshotReader(repository, objects)
-    parts = reader.entries(tree)
-    bounds.require_shape(parts, tree)
-    stage_entries = reader.entries(parts[b"index"][1]) if b"index" in parts else {}
+    parts = reader.read_tree(tree)
+    bounds.require_snapshot_shape(parts, tree)
+    stage_entries = reader.read_tree(parts[b"index"][1]) if b"index" in parts else {}
 
-    def blob(name: bytes) -> bytes:
-        return reader.blobs([parts[name][1]], budget.LIST)[0] if name in parts else b""
+    def read_blob(name: bytes) -> bytes:
+        return reader.get_blobs([parts[name][1]], budget.LIST)[0] if name in parts else b""
 
     def read_pairs(name: bytes) -> list[tuple[bytes, bytes]]:
-        records = (record.partition(b" ") for record in blob(name).split(b"\0")[:-1])
+        records = (record.partition(b" ") for record in read_blob(name).split(b"\0")[:-1])
         return [(value, path) for value, _, path in records]
 
     flags: dict[str, list[bytes]] = {}
     for flag, path in read_pairs(b"flags"):
         flags.setdefault(flag.decode("utf-8", "replace"), []).append(path)
     modes = read_pairs(b"modes")
-    return Contents(
+    return Snapshot(
         files=parts[b"files"][1],
         index={int(stage): oid for stage, (_, oid) in stage_entries.items() if stage in _STAGES},
         flags=flags,
-        operation=reader.files_below(parts[b"operation"][1]) if b"operation" in parts else {},
-        sparse=blob(b"sparse") if b"sparse" in parts else None,
+        operation=reader.read_files_below(parts[b"operation"][1]) if b"operation" in parts else {},
+        sparse=read_blob(b"sparse") if b"sparse" in parts else None,
         raw=parts[RAW][1] if RAW in parts else None,
-        conversion=blob(CONVERSION),
-        directories=blob(b"directories").split(b"\0")[:-1],
+        conversion=read_blob(CONVERSION),
+        directories=read_blob(b"directories").split(b"\0")[:-1],
         modes={path: int(mode, 8) & 0o777 for mode, path in modes if _MODE.fullmatch(mode)},
     )
 
 
-def write_raw(repository: Repository, objects: Objects, raw: Mapping[bytes, str]) -> str | None:
+def write_raw(
+    repository: Repository, objects: ObjectDatabase, raw: Mapping[bytes, str]
+) -> str | None:
     if not raw:
         return None
     pending_objects = _PendingObjects(repository, objects)
@@ -234,13 +238,13 @@ def write_raw(repository: Repository, objects: Objects, raw: Mapping[bytes, str]
     return tree
 
 
-def raw_of(repository: Repository, contents: Contents) -> dict[bytes, str]:
+def raw_files(repository: Repository, contents: Snapshot) -> dict[bytes, str]:
     """Map each file with a raw copy (its bytes without conversion) to the copy's oid."""
     if contents.raw is None:
         return {}
     raw_oids = {}
     files = regular_files(repository, contents.files)
-    for path, mode, oid in _read_leaves(repository, contents.raw):
+    for path, mode, oid in _list_files_in_tree(repository, contents.raw):
         if mode not in FILES:
             message = f"the snapshot has a raw copy of {path!r}, which is not a regular file"
             raise WorktreeError(message, hint="gitckpt did not make this snapshot")
@@ -257,23 +261,23 @@ def raw_tree(repository: Repository, tree: str | None) -> str | None:
 def conversion_of(repository: Repository, tree: str | None) -> bytes:
     if tree is None:
         return b""
-    blob = next(repository.cat_file.contents([f"{tree}:{CONVERSION.decode()}"], budget.LIST))
+    blob = next(repository.cat_file.read_contents([f"{tree}:{CONVERSION.decode()}"], budget.LIST))
     return blob[2] if blob is not None and blob[1] == "blob" else b""
 
 
-def differing_raw_paths(repository: Repository, first: Contents, second: Contents) -> list[bytes]:
+def differing_raw_paths(repository: Repository, first: Snapshot, second: Snapshot) -> list[bytes]:
     if first.raw == second.raw:
         return []
-    raw1, raw2 = raw_of(repository, first), raw_of(repository, second)
+    raw1, raw2 = raw_files(repository, first), raw_files(repository, second)
     return sorted(path for path in raw1.keys() | raw2.keys() if raw1.get(path) != raw2.get(path))
 
 
 def regular_files(repository: Repository, tree: str) -> dict[bytes, str]:
     """Map the path of each regular file below a tree to the oid of its blob."""
-    return {path: oid for path, mode, oid in _read_leaves(repository, tree) if mode in FILES}
+    return {path: oid for path, mode, oid in _list_files_in_tree(repository, tree) if mode in FILES}
 
 
-def _read_leaves(repository: Repository, tree: str) -> list[Leaf]:
+def _list_files_in_tree(repository: Repository, tree: str) -> list[Leaf]:
     try:
         return list_leaves(repository, tree)
     except GitError as error:
@@ -289,17 +293,17 @@ def decode_snapshot_tree(data: bytes, repository: Repository, tree: str) -> Entr
 
 
 class _SnapshotReader:
-    def __init__(self, repository: Repository, objects: Objects) -> None:
+    def __init__(self, repository: Repository, objects: ObjectDatabase) -> None:
         self._repository = repository
         self._objects = objects
 
-    def entries(self, tree: str) -> Entries:
+    def read_tree(self, tree: str) -> Entries:
         tree_object = next(self._objects.read([tree], None))
         if tree_object is None or tree_object[0] != "tree":
             raise WorktreeError(f"the tree {tree} of the snapshot is missing", hint=VERIFY)
         return decode_snapshot_tree(tree_object[1], self._repository, tree)
 
-    def blobs(self, oids: Sequence[str], limit: int) -> list[bytes]:
+    def get_blobs(self, oids: Sequence[str], limit: int) -> list[bytes]:
         contents: list[bytes] = []
         total_size = 0
         for oid, blob in zip(oids, self._objects.read(oids, limit), strict=True):
@@ -312,13 +316,13 @@ class _SnapshotReader:
             contents.append(blob[1])
         return contents
 
-    def files_below(self, top: str) -> dict[str, bytes]:
+    def read_files_below(self, top: str) -> dict[str, bytes]:
         oids: dict[str, str] = {}
         current_level, entry_count, depth = [("", top)], 0, 0
         while current_level:
             next_level = []
             for prefix, tree in current_level:
-                entries = self.entries(tree)
+                entries = self.read_tree(tree)
                 entry_count += len(entries)
                 if entry_count > budget.OPERATION.count or depth > budget.OPERATION.depth:
                     message = f"the operation {top} of the snapshot has {bounds.OPERATION}"
@@ -330,7 +334,7 @@ class _SnapshotReader:
                     else:
                         oids[path] = oid
             current_level, depth = next_level, depth + 1
-        return dict(zip(oids, self.blobs([*oids.values()], budget.OPERATION_SIZE), strict=True))
+        return dict(zip(oids, self.get_blobs([*oids.values()], budget.OPERATION_SIZE), strict=True))
 
 
 _BESIDE = "run"  # entry of a snapshot for files that a run keeps outside its worktree
@@ -345,26 +349,26 @@ class Extras:
     modes: Mapping[bytes, int]  # permission bits narrower than the umask allows, by path
 
 
-def extras(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> Extras:
+def read_extras(repository: Repository, objects: ObjectDatabase, checkpoint: Checkpoint) -> Extras:
     if checkpoint.tree is None:
         return Extras((), (), {})
     contents = contents_of(checkpoint, repository, objects)
-    return Extras(sorted(raw_of(repository, contents)), contents.directories, contents.modes)
+    return Extras(sorted(raw_files(repository, contents)), contents.directories, contents.modes)
 
 
 def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, beside: bool) -> bytes:
     """Return a file's content; with `beside`, of a run's file outside the worktree."""
     if beside:
-        bounds.require_sound(repository, checkpoint.tree, "")
+        bounds.require_sound_snapshot(repository, checkpoint.tree, "")
         trees = [f"{checkpoint.tree}:{_BESIDE}"] if checkpoint.tree is not None else []
     else:
         raw = raw_tree(repository, checkpoint.tree)  # first: it holds the bytes of the file
-        trees = [tree for tree in (raw, files_of(repository, checkpoint)) if tree is not None]
+        trees = [tree for tree in (raw, files_tree(repository, checkpoint)) if tree is not None]
     name = os.fsdecode(path)
     for tree in trees:
         oid = _find_blob(repository, tree, path)
         if oid is not None:
-            blob = next(repository.cat_file.contents([oid]))
+            blob = next(repository.cat_file.read_contents([oid]))
             if blob is None:
                 raise WorktreeError(f"{oid}, the content of {name}, is missing", hint=VERIFY)
             return blob[2]
@@ -374,30 +378,31 @@ def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, besi
 
 
 def _find_blob(repository: Repository, tree: str, path: bytes) -> str | None:
-    if not encoding.stays_within(path) or repository.cat_file.info(tree) is None:
+    if not encoding.has_no_dotdot(path) or repository.cat_file.info(tree) is None:
         return None
     # `cat-file` reads a name per line, and a path may contain newlines.
     entry = diff.find_leaf(repository, tree, path)
     return entry[2] if entry and entry[1] not in (DIRECTORY, encoding.GITLINK) else None
 
 
-def turn_into(
-    index: PrivateIndex, contents: Contents, commit: str, listed: str | None = None
+def set_index_to_snapshot(
+    index: PrivateIndex, contents: Snapshot, commit: str, listed: str | None = None
 ) -> None:
     """Set an index to that of a snapshot; `listed` is the index's tree, if known."""
     staged_tree = contents.index.get(0) if contents.index else base_tree(index.repository, commit)
     if listed is None or staged_tree is None:
-        index.edit("read-tree", *(["--reset", staged_tree] if staged_tree else ["--empty"]))
+        index.edit_index("read-tree", *(["--reset", staged_tree] if staged_tree else ["--empty"]))
     else:  # takes half the time, as few entries differ
         changes = diff.diff_trees(index.repository, listed, staged_tree)
-        index.put(item.line for item in sorted(changes, key=lambda item: item.status != "D"))
-    index.put(conflict_lines(index.repository, contents))
+        changes = sorted(changes, key=lambda item: item.status != "D")
+        index.put_entries(item.index_info_line for item in changes)
+    index.put_entries(index_lines_of_conflicts(index.repository, contents))
     add_intent_entries(index, contents, contents.flags.get(INTENT, ()))
     for flag in (ASSUMED, SKIPPED):
-        change_flag(index, flag, contents.flags.get(flag, ()), ())
+        change_index_flag(index, flag, contents.flags.get(flag, ()), ())
 
 
-def conflict_lines(repository: Repository, contents: Contents) -> list[bytes]:
+def index_lines_of_conflicts(repository: Repository, contents: Snapshot) -> list[bytes]:
     return [
         b"%s %s %d\t%s" % (mode, oid.encode("ascii"), stage, path)
         for stage in (1, 2, 3)
@@ -406,17 +411,17 @@ def conflict_lines(repository: Repository, contents: Contents) -> list[bytes]:
     ]
 
 
-def add_intent_entries(index: PrivateIndex, contents: Contents, paths: Collection[bytes]) -> None:
+def add_intent_entries(index: PrivateIndex, contents: Snapshot, paths: Collection[bytes]) -> None:
     modes = {path: mode for flag, mode in INTENDED.items() for path in contents.flags.get(flag, ())}
     if paths:
         intent.add_intent(index, paths, modes)
 
 
-def change_flag(
+def change_index_flag(
     index: PrivateIndex, flag: str, to_set: Collection[bytes], to_clear: Collection[bytes]
 ) -> None:
     if not to_set and not to_clear:
         return
-    paths_with_entry = {path for path, _, _, stage, _ in index.entries() if stage == 0}
+    paths_with_entry = {path for path, _, _, stage, _ in index.list_entries() if stage == 0}
     for option, paths in ((f"--{flag}", to_set), (f"--no-{flag}", to_clear)):
-        index.update(option, sorted(set(paths).intersection(paths_with_entry)))
+        index.update_paths(option, sorted(set(paths).intersection(paths_with_entry)))

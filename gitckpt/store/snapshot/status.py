@@ -9,14 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 from gitckpt.git.contents import exact_files
 from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.process import Child, GitError
+from gitckpt.git.worktree import administration, modules
 from gitckpt.git.worktree import index as intent
-from gitckpt.git.worktree import modules
-from gitckpt.git.worktree.administration import (
-    TRIES,
-    disable_filters,
-    find_failing_filters,
-    has_file_changed,
-)
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.arguments import quote_path
 from gitckpt.model.checkpoint import Omitted
@@ -57,9 +51,9 @@ class DirectoryScan:
             dot_gits = {path: os.path.join(self.top, path, b".git") for path in sorted(unvisited)}
             plain = [path for path, dot_git in dot_gits.items() if not os.path.lexists(dot_git)]
             self.repositories += sorted(unvisited.difference(plain))
-            ignored = self._ignored_of(plain)  # with a slash, a directory's own rules would decide
+            ignored = self._get_ignored(plain)  # with a slash, a directory's own rules would decide
             self.scan(path for path in plain if path not in ignored)
-        ignored = self._ignored_of([path for path, _ in self.special])
+        ignored = self._get_ignored([path for path, _ in self.special])
         self.problems += [(path, reason) for path, reason in self.special if path not in ignored]
 
     def _scan_directory(self, directory: bytes) -> None:
@@ -81,7 +75,7 @@ class DirectoryScan:
         self.unknown.update(prefix + name for name in directories)
         self.special += [(prefix + name, kind) for name, kind in special_files]
 
-    def _ignored_of(self, paths: list[bytes]) -> set[bytes]:
+    def _get_ignored(self, paths: list[bytes]) -> set[bytes]:
         if not paths:
             return set()
         words = ("check-ignore", "--no-index", "-z", "--stdin")
@@ -116,7 +110,7 @@ _GONE = b"000000"
 
 
 @dataclass(slots=True)
-class Survey:
+class GitStatus:
     """The state of a worktree, with paths relative to its top directory."""
 
     output: bytes = b""  # of `git status`
@@ -135,52 +129,54 @@ class Survey:
     apart: Collection[bytes] = ()
     vanished: dict[bytes, bytes] = field(default_factory=dict)  # oids of deleted entries, by path
     submodules: dict[bytes, Omitted] = field(default_factory=dict)  # checked-out ones by path
-    flags: dict[str, list[bytes]] = field(default_factory=dict)  # paths by flag, as in `Contents`
+    flags: dict[str, list[bytes]] = field(default_factory=dict)  # paths by flag, as in `Snapshot`
     passed_over: list[Omitted] = field(default_factory=list)  # such as sockets
     directories: Collection[bytes] = ()  # all that are not ignored; the top is the empty path
     leading: Collection[bytes] = ()  # the parents of index entries at all levels, with the top
     modes: Mapping[bytes, int] = field(default_factory=dict)  # of directories, from lstat(2)
 
 
-def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
+def survey_worktree(index: PrivateIndex) -> tuple[GitStatus, bytes | None]:
     """Return the state of a worktree, and its sparse-checkout settings.
 
     The settings are None if the checkout is not sparse. Clears the flags assume-unchanged and
-    skip-worktree in the private index; `Survey.flags` lists the paths that had them.
+    skip-worktree in the private index; `GitStatus.flags` lists the paths that had them.
     """
     known = index.known_status.output if index.known_status is not None else None
-    processes = [index.status()] if known is None else []  # the last one is `git status`
+    processes = (
+        [index.take_status_process()] if known is None else []
+    )  # the last one is `git status`
     try:
         if not index.has_valid_checksum():
             raise GitError(["ls-files"], 128, "index file corrupt")
-        processes.insert(0, index.start("ls-files", "-v", "-z"))
-        sparse_settings = intent.read_sparse(index.repository)  # while git status runs
-        survey = Survey()
-        survey.leading = all_parents_of(_read_flags(index.finish(processes[0]), survey))
-        if _clear_flags(index, survey, is_sparse=sparse_settings is not None):
+        processes.insert(0, index.start_git("ls-files", "-v", "-z"))
+        sparse_settings = intent.read_sparse_checkout(index.repository)  # while git status runs
+        survey = GitStatus()
+        paths = _read_index_flags(index.wait_for_output(processes[0]), survey)
+        survey.leading = all_parents_of(paths)
+        if _clear_index_flags(index, survey, is_sparse=sparse_settings is not None):
             for process in processes[1:]:
-                process.kill_group()
-            processes.append(index.status())
+                process.kill_process_group()
+            processes.append(index.take_status_process())
             known = None  # the flags hide changes from it
         scan = DirectoryScan(index, os.fsencode(index.repository.worktree or ""))
         survey.apart = modules.find_git_dirs_inside(index.repository)
         # While git status runs.
         scan.scan(path for path in survey.leading if not modules.is_below(path, survey.apart))
-        survey.output = _finish_status(index, processes) if known is None else known
-        _read_status(survey.output, survey)
+        survey.output = _wait_for_git_status(index, processes) if known is None else known
+        _parse_git_status(survey.output, survey)
     finally:
         for process in processes:
             if not process.has_ended:
-                process.kill_group()
+                process.kill_process_group()
     _exclude_git_dirs(scan.top, survey)
     # `git status` shows an intent-to-add entry without a file like an empty file, and no modes.
-    empty_oid = intent.intent_oid(index.repository.object_format) if survey.vanished else b""
-    vanished_intents = [path for path, oid in survey.vanished.items() if oid == empty_oid]
-    intent_modes = intent.find_intent_entries(
-        index, [*survey.flags.get(INTENT, ()), *vanished_intents]
-    )
+    empty_oid = intent.intent_to_add_oid(index.repository.object_format) if survey.vanished else b""
+    intent_paths = [*survey.flags.get(INTENT, ())]
+    intent_paths += [path for path, oid in survey.vanished.items() if oid == empty_oid]
+    intent_modes = intent.find_intent_to_add_entries(index, intent_paths)
     survey.flags.update(intent_flags(intent_modes))
-    intent.forget_trees(index, sorted(intent_modes))
+    intent.drop_cached_trees(index, sorted(intent_modes))
 
     untracked_parents = all_parents_of(survey.untracked)
     scan.scan(untracked_parents)
@@ -193,32 +189,31 @@ def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
     # Directories beside tracked files that contain neither tracked nor untracked files.
     other_directories = scan.visited.difference(survey.leading, untracked_parents)
     empty_dirs = {path for path in other_directories if path.rpartition(b"/")[0] in survey.leading}
-    _read_submodules(index, survey, scan, empty_dirs)
+    _find_submodules(index, survey, scan, empty_dirs)
     return survey, sparse_settings
 
 
-def _finish_status(index: PrivateIndex, children: list[Child]) -> bytes:
-    """Return the output of `git status`; run it again if a file changed meanwhile."""
+def _wait_for_git_status(index: PrivateIndex, children: list[Child]) -> bytes:
     options: list[str] = []
-    remaining_tries = TRIES
+    remaining_tries = administration.TRIES
     while True:
         try:
-            return index.finish(children[-1])
+            return index.wait_for_output(children[-1])
         except GitError as error:
             remaining_tries -= 1
             if options:
                 raise
-            if remaining_tries and has_file_changed(error):
-                index.unlock()
+            if remaining_tries and administration.has_file_changed(error):
+                index.delete_lock()
             # Files that need a failing required filter count as changed.
-            elif failed_filters := find_failing_filters(index.repository, error):
-                options = disable_filters(failed_filters)
+            elif failed_filters := administration.find_failing_filters(index.repository, error):
+                options = administration.disable_filters(failed_filters)
             else:
                 raise
-        children.append(index.status(*options))
+        children.append(index.take_status_process(*options))
 
 
-def _read_flags(listing: bytes, survey: Survey) -> list[bytes]:
+def _read_index_flags(listing: bytes, survey: GitStatus) -> list[bytes]:
     entries = listing.split(b"\0")[:-1]
     if any(b"\0%s " % tag in listing or listing.startswith(tag + b" ") for tag in _FLAGS):
         for entry in entries:
@@ -227,7 +222,7 @@ def _read_flags(listing: bytes, survey: Survey) -> list[bytes]:
     return [entry[2:] for entry in entries]
 
 
-def _clear_flags(index: PrivateIndex, survey: Survey, *, is_sparse: bool) -> bool:
+def _clear_index_flags(index: PrivateIndex, survey: GitStatus, *, is_sparse: bool) -> bool:
     assumed_paths, skipped_paths = survey.flags.get(ASSUMED, []), survey.flags.get(SKIPPED, [])
     if is_sparse:
         skipped_paths = []  # git itself clears the flag if there is a file
@@ -237,17 +232,17 @@ def _clear_flags(index: PrivateIndex, survey: Survey, *, is_sparse: bool) -> boo
         if absent:
             survey.flags[ABSENT] = absent
             skipped_paths = sorted(set(skipped_paths) - set(absent))
-    index.update("--no-assume-unchanged", assumed_paths)
-    index.update("--no-skip-worktree", skipped_paths)
+    index.update_paths("--no-assume-unchanged", assumed_paths)
+    index.update_paths("--no-skip-worktree", skipped_paths)
     return bool(assumed_paths or skipped_paths)
 
 
 def all_parents_of(paths: Iterable[bytes]) -> set[bytes]:
     """Return all parent directories of paths, including the top (the empty path)."""
-    return exact_files.add_parents({path.rpartition(b"/")[0] for path in paths}) | {b""}
+    return exact_files.add_parent_directories({path.rpartition(b"/")[0] for path in paths}) | {b""}
 
 
-def _read_status(out: bytes, survey: Survey) -> None:
+def _parse_git_status(out: bytes, survey: GitStatus) -> None:
     for record in out.split(b"\0"):
         record_kind = record[:1]
         if record_kind == b"1":
@@ -273,7 +268,7 @@ def _read_status(out: bytes, survey: Survey) -> None:
             survey.commit = record[13:].decode("ascii")
 
 
-def _exclude_git_dirs(top: bytes, survey: Survey) -> None:
+def _exclude_git_dirs(top: bytes, survey: GitStatus) -> None:
     git_dirs = survey.apart  # git's own directories; bare repositories without tracked files follow
 
     def exclude_below(paths: list[bytes], directories: Collection[bytes] = git_dirs) -> list[bytes]:
@@ -289,7 +284,7 @@ def _exclude_git_dirs(top: bytes, survey: Survey) -> None:
     survey.apart = [*git_dirs, *outer_repos]
 
 
-def _read_changed(survey: Survey, xy: bytes, submodule: bytes, mode: bytes, path: bytes) -> None:
+def _read_changed(survey: GitStatus, xy: bytes, submodule: bytes, mode: bytes, path: bytes) -> None:
     if xy[1:] == b"A":
         survey.flags.setdefault(INTENT, []).append(path)
     if xy[:1] != b".":
@@ -305,20 +300,20 @@ def _read_changed(survey: Survey, xy: bytes, submodule: bytes, mode: bytes, path
         survey.deleted.append(path)
 
 
-def _read_submodules(
-    index: PrivateIndex, survey: Survey, scan: DirectoryScan, bare: Collection[bytes]
+def _find_submodules(
+    index: PrivateIndex, survey: GitStatus, scan: DirectoryScan, bare: Collection[bytes]
 ) -> None:
     survey_before, survey.submodules = survey.submodules, {}
     unlisted_repositories = {path + b"/" for path in scan.repositories}.difference(survey.nested)
     if not survey_before and not bare and not unlisted_repositories:
         return
-    for path, _, staged_oid, _, _ in index.entries(GITLINK):
+    for path, _, staged_oid, _, _ in index.list_entries(GITLINK):
         absolute_path = os.path.join(scan.top, path)
         if not os.path.lexists(os.path.join(absolute_path, b".git")):
             if path in bare and any(file_names for _, _, file_names in os.walk(absolute_path)):
                 survey.passed_over.append(Omitted(quote_path(path + b"/"), _PASSED_OVER))
             continue
         dirty = path in survey_before and bool(survey_before[path].dirty)
-        oid = modules.read_head(absolute_path) if path in survey_before else staged_oid
+        oid = modules.read_submodule_head(absolute_path) if path in survey_before else staged_oid
         reason = f"a submodule{' with uncommitted changes' if dirty else ''}: its files stay in it"
         survey.submodules[path] = Omitted(quote_path(path), reason, oid=oid, dirty=dirty)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.model.arguments import shell_word
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.values import dataclass, field
 
@@ -12,14 +12,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gitckpt.store.records.ref_names import Owner
+    from gitckpt.store.records.ref_names import WorktreeOwner
 
 # Open an existing worktree; register again a directory that git forgot; make a new worktree.
 USE, ADOPT, MAKE = "use", "adopt", "make"
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class WorktreeEntry:
     """A linked worktree as git has it registered, and its state on disk."""
 
     git_dir: str  # its administrative directory
@@ -46,7 +46,7 @@ class PathState:
     git_dir_exists: bool = False
     is_kept: bool = False  # whether the repository was moved, and has this worktree registered
     is_of_this_repository: bool = False  # whether `git_dir` is a path below this repository
-    owner: Owner | None = None
+    owner: WorktreeOwner | None = None
     other_repository: str | None = None  # the repository that it is a worktree of, if another
     behind: str | None = None  # the checkpoint it is at, if the run was continued elsewhere
     lacks_submodules: bool = False  # whether submodules are missing, as after a kill
@@ -54,7 +54,7 @@ class PathState:
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class RunBranch:
     """The branch that a run made and on which the run's newest checkpoint is."""
 
     name: str  # without `refs/heads/`
@@ -64,18 +64,18 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class ResumeFacts:
     """The facts from which `plan_resume` decides how to open a worktree."""
 
-    target: Owner  # a checkpoint; also its run if it is the run's newest one
+    target: WorktreeOwner  # a checkpoint; also its run if it is the run's newest one
     commit: str = ""  # the commit of the checkpoint; "" for none
     requested: str | None = None  # the path that the caller asked for
     default: str | None = None  # the path otherwise; None if there is no directory for worktrees
     no_default: tuple[str, str | None] = ("no directory for worktrees", None)  # message and hint
-    registrations: tuple[Registration, ...] = ()
+    registrations: tuple[WorktreeEntry, ...] = ()
     # By path: `requested`, `default`, and the paths of the run's worktrees.
     path_states: Mapping[str, PathState] = field(default_factory=dict)
-    branch: Branch | None = None
+    branch: RunBranch | None = None
     has_submodules: bool = False  # of the repository: git moves no worktree with submodules
 
 
@@ -83,7 +83,7 @@ class Situation:
 class ResumePlan:
     """The steps to open a worktree, in the order of the attributes."""
 
-    forget: tuple[Registration, ...]  # deleted: record their index, then unregister
+    forget: tuple[WorktreeEntry, ...]  # deleted: record their index, then unregister
     relink: bool  # whether to link git and the worktree to each other again
     action: str  # `USE`, `ADOPT` or `MAKE`
     path: str
@@ -94,7 +94,7 @@ class ResumePlan:
     behind: str | None = None  # the checkpoint that the worktree is at, if not the target
 
 
-def plan_resume(situation: Situation) -> ResumePlan:
+def plan_resume(situation: ResumeFacts) -> ResumePlan:
     """Decide by which steps to open the worktree of a checkpoint.
 
     Raises:
@@ -106,10 +106,10 @@ def plan_resume(situation: Situation) -> ResumePlan:
     to_forget = [entry for entry in of_run if entry.is_gone and not entry.has_submodules]
     path, remarks = _find_worktree(situation, of_run)
     must_link = path is not None and path not in [entry.path for entry in of_run if entry.is_there]
-    path = _choose_path(situation, path)
+    path = _choose_worktree_path(situation, path)
     state = situation.path_states[path]
     if state.exists:
-        action = _choose_action(situation, state)
+        action = _choose_use_or_adopt(situation, state)
         must_link = must_link or action == USE
     else:
         action, moved_to = MAKE, None
@@ -117,7 +117,7 @@ def plan_resume(situation: Situation) -> ResumePlan:
             if entry.real == state.real and entry.is_locked_by_gitckpt and entry not in to_forget:
                 moved_to = moved_to or entry.moved_to
                 if moved_to is None:
-                    _require_forgettable(entry, path)
+                    _require_no_submodules(entry, path)
                     to_forget.append(entry)
         if moved_to is not None:
             remarks = [f"the worktree was moved from {path}"]
@@ -138,10 +138,10 @@ def plan_resume(situation: Situation) -> ResumePlan:
     )
 
 
-def _find_worktree(situation: Situation, owned: list[Registration]) -> tuple[str | None, list[str]]:
+def _find_worktree(facts: ResumeFacts, owned: list[WorktreeEntry]) -> tuple[str | None, list[str]]:
     if existing := [entry for entry in owned if entry.is_there]:
-        preferred_path = situation.requested or situation.default
-        real = situation.path_states[preferred_path].real if preferred_path is not None else None
+        preferred_path = facts.requested or facts.default
+        real = facts.path_states[preferred_path].real if preferred_path is not None else None
         return next((entry.path for entry in existing if entry.real == real), existing[-1].path), []
     for entry in owned:
         if entry.is_gone:
@@ -153,7 +153,7 @@ def _find_worktree(situation: Situation, owned: list[Registration]) -> tuple[str
     return None, []
 
 
-def _choose_path(situation: Situation, current: str | None) -> str:
+def _choose_worktree_path(situation: ResumeFacts, current: str | None) -> str:
     requested, path_states = situation.requested, situation.path_states
     if requested is None:
         path = current or situation.default
@@ -164,13 +164,13 @@ def _choose_path(situation: Situation, current: str | None) -> str:
         return requested
     hint = "omit the directory to continue in that worktree"
     if not path_states[requested].exists and not situation.has_submodules:
-        arguments = f"{shell_word(current)} {shell_word(requested)}"
+        arguments = f"{shell_quoted(current)} {shell_quoted(requested)}"
         hint += f"; or move the worktree: git worktree move -f -f {arguments}"
     message = f"run {situation.target.run} has a worktree already, at {current}"
     raise WorktreeError(message, hint=hint)
 
 
-def _choose_action(situation: Situation, state: PathState) -> str:
+def _choose_use_or_adopt(situation: ResumeFacts, state: PathState) -> str:
     target, path, owner = situation.target, state.path, state.owner
     name = target.run or target.checkpoint
     is_unregistered = state.git_dir is not None and not state.git_dir_exists and not state.is_kept
@@ -186,9 +186,9 @@ def _choose_action(situation: Situation, state: PathState) -> str:
     )
     if state.other_repository is not None:
         message = f"{path} is a worktree of another repository: {state.other_repository}"
-        hint = f"{into_command} {shell_word(name)} --into DIR"
+        hint = f"{into_command} {shell_quoted(name)} --into DIR"
     elif made_by_gitckpt and state.git_dir is None:  # git refuses to remove such a worktree
-        hint = f"move it away: mv {shell_word(path)} {shell_word(f'{path}.old')}"
+        hint = f"move it away: mv {shell_quoted(path)} {shell_quoted(f'{path}.old')}"
         message = f"{path} is a worktree of gitckpt whose .git is not a regular file"
         if not state.has_dot_git:
             message = f"{path} is a worktree of gitckpt whose .git is gone"
@@ -199,15 +199,15 @@ def _choose_action(situation: Situation, state: PathState) -> str:
     raise WorktreeError(message, hint=hint)
 
 
-def _require_forgettable(entry: Registration, path: str) -> None:
+def _require_no_submodules(entry: WorktreeEntry, path: str) -> None:
     if entry.has_submodules:
         message = f"{path} is gone, but {entry.git_dir} has repositories of its submodules"
-        removal = f"else, when you need none of these: git worktree remove -f -f {shell_word(path)}"
-        hint = f"if the worktree was moved: git worktree repair NEW-PATH; {removal}"
+        other = f"else, when you need none of these: git worktree remove -f -f {shell_quoted(path)}"
+        hint = f"if the worktree was moved: git worktree repair NEW-PATH; {other}"
         raise WorktreeError(message, hint=hint)
 
 
-def _choose_branch(situation: Situation) -> tuple[str | None, str | None]:
+def _choose_branch(situation: ResumeFacts) -> tuple[str | None, str | None]:
     branch = situation.branch
     if branch is None or situation.target.run is None:
         return None, None

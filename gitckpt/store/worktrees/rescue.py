@@ -39,14 +39,14 @@ def capture_linked(store: Checkpoints) -> list[str]:
     Returns a sentence for each worktree that could not be captured.
     """
     problems = []
-    for git_dir, top in administration.registered(store.repository):
+    for git_dir, top in administration.list_worktrees(store.repository):
         if not _is_due(git_dir) or not os.path.isdir(top):
             continue
         try:
             repository = open_repository(top, by_variables=False)
             if repository.git_dir != git_dir:
                 continue  # another repository is at the path now
-            with store.seen_from(repository, "plumbing") as other:
+            with store.open_store_for(repository, "plumbing") as other:
                 _capture(other, top)
         except CkptError as error:
             problems.append(f"the worktree {top} was not captured: {error.message}")
@@ -64,7 +64,7 @@ def _is_due(git_dir: str) -> bool:
 def _capture(store: Checkpoints, top: str) -> None:
     if not store.repository.git.run("--no-optional-locks", "status", "--porcelain").out:
         return  # its branch has all of it
-    limits = store.rules.limits().within_budget()
+    limits = store.settings_reader.read_limits().within_budget()
     message = f"files of {os.path.basename(top)}"
     details: Any = {"message": message, "trigger": GUARD, "if_changed": True}
     store.save("rescue-complete", {"worktree": top}, limits=limits, **details)
@@ -73,14 +73,14 @@ def _capture(store: Checkpoints, top: str) -> None:
 def list_lost(store: Checkpoints) -> list[LostWorktree]:
     """List the worktrees that are gone but had files in a checkpoint, newest first."""
     keys = [local_checkpoints.MAIN]
-    for git_dir, top in administration.registered(store.repository):
+    for git_dir, top in administration.list_worktrees(store.repository):
         if os.path.isdir(top):
             keys.append(local_checkpoints.worktree_key_in(git_dir))
     local = LocalCheckpoints.read(store.repository)
     lost: dict[str, list[CheckpointInfo]] = {}
     for entry in store.list():
-        key = local.worktree_key(entry.id)
-        has_files = entry.tree is not None and local.is_ours(entry)
+        key = local.find_worktree_key(entry.id)
+        has_files = entry.tree is not None and local.is_written_here(entry)
         if key and key not in keys and has_files:
             lost.setdefault(key, []).append(entry)
     return [_lost(key, entries) for key, entries in lost.items()]

@@ -7,7 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ import pytest
 
 from gitckpt import CkptError, UsageError, WorktreeError
 from gitckpt.durable.agent import call, clients
-from gitckpt.durable.agent.call import Agent, AgentReport, Answer, Transcript
-from gitckpt.durable.agent.clients import Client, Price
+from gitckpt.durable.agent.call import AgentAnswer, AgentReport, AgentRunner, TranscriptFile
+from gitckpt.durable.agent.clients import AgentClient, TokenPrice
 from gitckpt.durable.command import execution as command_module
 from gitckpt.durable.command.execution import DEADLINE, EXIT, IDLE_TIMEOUT, TIMEOUT, Timeouts
 from gitckpt.durable.command.watchdog import Watchdog
@@ -49,18 +49,20 @@ class Desk:
         self.shown = b""
         self._watchdog = watchdog
 
-    def agent(self, client: Client, **env: str) -> Agent:
-        return Agent(client, str(self.work), os.environ | env, self._watchdog, str(self.files))
+    def agent(self, client: AgentClient, **env: str) -> AgentRunner:
+        return AgentRunner(
+            client, str(self.work), os.environ | env, self._watchdog, str(self.files)
+        )
 
     def ask(
         self,
-        client: Client,
+        client: AgentClient,
         prompt: str = "Do it.",
         *,
         patience: Timeouts | None = None,
         **more: Any,
-    ) -> Answer:
-        return self.agent(client).ask(
+    ) -> AgentAnswer:
+        return self.agent(client).ask_agent(
             prompt, patience=patience or Timeouts(), output=self.show, **more
         )
 
@@ -72,7 +74,7 @@ class Desk:
         path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
         return path
 
-    def fake(self, name: str, *entries: dict[str, Any]) -> Client:
+    def fake(self, name: str, *entries: dict[str, Any]) -> AgentClient:
         words = [
             sys.executable,
             "-I",
@@ -83,7 +85,7 @@ class Desk:
             "--script",
             str(self.script(*entries)),
         ]
-        return Client("fake", shlex.join(words), format=name, resume=RESUMES[name])
+        return AgentClient("fake", shlex.join(words), format=name, resume=RESUMES[name])
 
 
 @pytest.fixture
@@ -92,8 +94,8 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         yield Desk(tmp_path, watchdog)
 
 
-def shell(command: str, **more: Any) -> Client:
-    return Client("agent", command, **more)
+def shell(command: str, **more: Any) -> AgentClient:
+    return AgentClient("agent", command, **more)
 
 
 # Prompts
@@ -111,7 +113,7 @@ PROMPTS = [
 @pytest.mark.parametrize("prompt", PROMPTS, ids=range(len(PROMPTS)))
 def test_prompt_by_standard_input(desk: Desk, prompt: str) -> None:
     answer = desk.ask(shell("cat"), prompt)
-    assert (answer.report, answer.ok, answer.problem) == (AgentReport(prompt), True, "")
+    assert (answer.report, answer.succeeded, answer.problem) == (AgentReport(prompt), True, "")
     assert desk.shown.decode() == prompt
 
 
@@ -161,7 +163,7 @@ def test_prompt_that_is_not_unicode(desk: Desk) -> None:
 )
 def test_end_of_plain_text(desk: Desk, command: str, code: int, problem: str) -> None:
     answer = desk.ask(shell(command))
-    assert (answer.code, answer.ended_by, answer.problem, answer.ok) == (
+    assert (answer.code, answer.ended_by, answer.problem, answer.succeeded) == (
         code,
         EXIT,
         problem,
@@ -194,7 +196,7 @@ def test_success_in_each_format(desk: Desk, name: str) -> None:
         },
     )
     answer = desk.ask(client, "Write it.")
-    assert (answer.problem, answer.ok, answer.code, answer.client, answer.resumed) == (
+    assert (answer.problem, answer.succeeded, answer.code, answer.client, answer.resumed) == (
         "",
         True,
         0,
@@ -240,7 +242,7 @@ def test_failure_in_each_format(
     answer = desk.ask(desk.fake(name, entry))
     wanted = problems.get(name, problems[""])
     assert answer.problem.startswith(wanted) if "garbage" in entry else answer.problem == wanted
-    assert answer.ok is not bool(wanted)
+    assert answer.succeeded is not bool(wanted)
 
 
 def test_silent_agent_is_killed_with_all_that_it_started(desk: Desk) -> None:
@@ -257,7 +259,7 @@ def test_agent_that_hangs(desk: Desk) -> None:
     answer = desk.ask(
         desk.fake("claude", {"hang": True}), patience=Timeouts(timeout=0.3, grace=0.1)
     )
-    assert (answer.ended_by, answer.problem, answer.ok) == (
+    assert (answer.ended_by, answer.problem, answer.succeeded) == (
         TIMEOUT,
         "fake was ended: the call took more than 0.3s",
         False,
@@ -285,7 +287,7 @@ def test_other_limits(desk: Desk, patience: Timeouts, ended_by: str, problem: st
 
 
 def test_length_of_a_limit_is_written_as_in_a_pipeline() -> None:
-    answer = Answer(
+    answer = AgentAnswer(
         AgentReport(""),
         -15,
         TIMEOUT,
@@ -311,7 +313,9 @@ def test_what_a_tick_raises_ends_the_agent(desk: Desk) -> None:
 def test_agent_can_be_asked_again(desk: Desk) -> None:
     client = desk.fake("claude", {"say": "one"}, {"say": "two"})
     agent = desk.agent(client)
-    said = [agent.ask("?", patience=Timeouts(), output=desk.show).report.text for _ in range(3)]
+    said = [
+        agent.ask_agent("?", patience=Timeouts(), output=desk.show).report.text for _ in range(3)
+    ]
     assert said == ["one", "two", "two"]
 
 
@@ -323,7 +327,11 @@ def test_agent_can_be_asked_again(desk: Desk) -> None:
 def test_going_on_with_a_conversation(desk: Desk, name: str) -> None:
     client = desk.fake(name, {"say": "in {session}"})
     answer = desk.ask(client, session="abc-1")
-    assert (answer.report.text.strip(), answer.resumed, answer.ok) == ("in abc-1", True, True)
+    assert (answer.report.text.strip(), answer.resumed, answer.succeeded) == (
+        "in abc-1",
+        True,
+        True,
+    )
     assert answer.report.session == (None if name == "text" else "abc-1")
 
 
@@ -375,7 +383,7 @@ def test_failed_result_that_names_the_conversation_is_understood_too(desk: Desk)
 )
 def test_other_failures_are_not_tried_again(desk: Desk, name: str, entry: dict[str, Any]) -> None:
     answer = desk.ask(desk.fake(name, entry, {"say": "again"}), session="abc-1")
-    assert (answer.ok, answer.resumed) == (False, True)
+    assert (answer.succeeded, answer.resumed) == (False, True)
     assert "again" not in answer.report.text
 
 
@@ -483,7 +491,7 @@ def test_colors_hide_nothing(desk: Desk) -> None:
         "\\033[0mSession not found\\n' >&2; exit 1 ;; esac; echo new; }; f"
     )
     answer = desk.ask(shell(forgets, format="text", resume="--resume {session}"), session="s-1")
-    assert (answer.ok, answer.resumed, answer.report.text) == (True, False, "new\n")
+    assert (answer.succeeded, answer.resumed, answer.report.text) == (True, False, "new\n")
     failed = desk.ask(shell("printf '\\033[91mno\\033[0m credit\\n'; exit 3"))
     assert failed.problem == "agent failed: exit code 3: no credit"
 
@@ -499,12 +507,12 @@ def test_what_tokens_cost(desk: Desk) -> None:
     }
     words = f"echo {shlex.quote(json.dumps(usage))}"
     assert desk.ask(shell(words, format="codex")).report.cost_usd is None
-    price = Price(2.0, 10.0, 0.5)
+    price = TokenPrice(2.0, 10.0, 0.5)
     assert desk.ask(shell(words, format="codex", price=price)).report.cost_usd == pytest.approx(
         0.6 * 2 + 0.4 * 0.5 + 0.01 * 10
     )
     assert desk.ask(
-        shell(words, format="codex", price=Price(2.0, 10.0))
+        shell(words, format="codex", price=TokenPrice(2.0, 10.0))
     ).report.cost_usd == pytest.approx(2 + 0.1)
     told = {"type": "result", "total_cost_usd": 0.25, "usage": {"input_tokens": 5}}
     assert (
@@ -552,11 +560,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("length", [0, 10, 30, 31, 50, 51, 333])
 def test_long_output_is_kept_at_both_ends(tmp_path: Path, length: int, size: int) -> None:
     data = bytes(ord("a") + i % 26 for i in range(length))
-    kept = Transcript(str(tmp_path / "log"))
+    kept = TranscriptFile(str(tmp_path / "log"))
     for i in range(0, length, size):
-        kept.add(data[i : i + size])
+        kept.write_chunk(data[i : i + size])
         assert (tmp_path / "log").stat().st_size <= 50 + 40 + size
-    kept.close()
+    kept.mask_and_close()
     left_out = f"\n[{length - 30} bytes are left out here]\n".encode()
     assert (tmp_path / "log").read_bytes() == (
         data if length <= 30 else data[:10] + left_out + data[-20:]
@@ -566,10 +574,10 @@ def test_long_output_is_kept_at_both_ends(tmp_path: Path, length: int, size: int
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 def test_full_disk_is_an_error(tmp_path: Path) -> None:
-    kept = Transcript("/dev/full")
+    kept = TranscriptFile("/dev/full")
     with pytest.raises(CkptError) as error:
-        kept.add(b"x")
-    kept.close()
+        kept.write_chunk(b"x")
+    kept.mask_and_close()
     assert (
         error.value.message
         == "cannot write the output of the agent to /dev/full: No space left on device"
@@ -597,7 +605,7 @@ def test_files_that_cannot_be_written(desk: Desk, place: str, message: str) -> N
 def test_fake_agent_without_a_script(desk: Desk) -> None:
     client = shell(f"{shlex.quote(str(FAKE))} --format codex", format="codex")
     assert desk.ask(client, "Do\nthis.").report.text == "I added a line to NOTES.md: Do this."
-    assert desk.ask(client, "And that.").ok
+    assert desk.ask(client, "And that.").succeeded
     assert (desk.work / "NOTES.md").read_text() == "- Do this.\n- And that.\n"
 
 
@@ -606,10 +614,13 @@ def test_fake_agent_keeps_its_count_where_it_is_told(desk: Desk) -> None:
         "text", {"write": {"one": "1"}}, {"delete": ["one", "gone"], "write": {"two": "2"}}
     )
     agent = desk.agent(client, FAKE_AGENT_COUNTER="count")
-    ask: Callable[[], Answer] = lambda: agent.ask("?", patience=Timeouts(), output=desk.show)  # noqa: E731
-    assert ask().ok
+
+    def ask() -> AgentAnswer:
+        return agent.ask_agent("?", patience=Timeouts(), output=desk.show)
+
+    assert ask().succeeded
     assert sorted(os.listdir(desk.work)) == ["count", "one"]
-    assert ask().ok
+    assert ask().succeeded
     assert sorted(os.listdir(desk.work)) == ["count", "two"]
     assert (desk.work / "count").read_text() == "2\n"
 
@@ -662,7 +673,7 @@ def test_example_of_a_configuration(tmp_path: Path) -> None:
         "own": ("argument", "text", "--continue-from {session}"),
         "codex": ("stdin", "codex", "resume {session}"),
     }
-    assert found["codex"].price == Price(1.25, 10.0, 0.125)
+    assert found["codex"].price == TokenPrice(1.25, 10.0, 0.125)
 
 
 def test_example_with_the_fake_agent(tmp_path: Path) -> None:

@@ -12,18 +12,18 @@ from gitckpt import ConfigError, UsageError
 from gitckpt.durable.agent.clients import (
     BUILT_IN,
     FORMATS,
-    Client,
-    Price,
-    describe_redefinition,
+    AgentClient,
+    TokenPrice,
+    describe_client_override,
     find_client,
     parse_session_id,
     read_clients,
 )
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.store.config import settings
 from tests.conftest import Checkout
 
-OWN = Client("own", "./agent.sh", "argument", "text", "--go-on {session}")
+OWN = AgentClient("own", "./agent.sh", "argument", "text", "--go-on {session}")
 
 
 # Names and commands
@@ -35,7 +35,7 @@ def test_name_of_a_built_in_client(name: str) -> None:
 
 
 def test_configured_client_goes_before_a_built_in_one() -> None:
-    mine = Client("claude", "claude-wrapper")
+    mine = AgentClient("claude", "claude-wrapper")
     assert find_client("claude", {"claude": mine, "own": OWN}) is mine
     assert find_client("own", {"claude": mine, "own": OWN}) is OWN
 
@@ -94,7 +94,9 @@ def test_configured_client_goes_before_a_built_in_one() -> None:
 )
 def test_command_shows_its_client(command: str, name: str, kind: str, resume: str | None) -> None:
     expected = (
-        BUILT_IN["gemini"] if command == "gemini" else Client(name, command, "stdin", kind, resume)
+        BUILT_IN["gemini"]
+        if command == "gemini"
+        else AgentClient(name, command, "stdin", kind, resume)
     )
     assert find_client(command, {}) == expected
 
@@ -140,10 +142,10 @@ def test_what_is_no_command(text: str, problem: str) -> None:
         (OWN, None, "./agent.sh \"$(cat '/a b/p')\""),
         (OWN, "s-1", "./agent.sh --go-on s-1 \"$(cat '/a b/p')\""),
         (OWN, "x; rm -rf /", "./agent.sh --go-on 'x; rm -rf /' \"$(cat '/a b/p')\""),
-        (Client("a", "agent"), "s-1", "exec <'/a b/p' || exit 125\nagent"),
+        (AgentClient("a", "agent"), "s-1", "exec <'/a b/p' || exit 125\nagent"),
     ],
 )
-def test_line(client: Client, session: str | None, line: str) -> None:
+def test_line(client: AgentClient, session: str | None, line: str) -> None:
     assert client.call_line("/a b/p", session) == line
 
 
@@ -175,7 +177,7 @@ def test_a_budget_that_is_nearly_spent_is_no_amount_of_nothing(budget: float, sa
 def test_client_says_that_it_does_not_know_a_conversation_in_its_own_words(
     kind: str, said: str, is_unknown: bool
 ) -> None:
-    assert Client("agent", "agent", format=kind).is_session_error(said) is is_unknown
+    assert AgentClient("agent", "agent", format=kind).is_session_error(said) is is_unknown
 
 
 @pytest.mark.parametrize(
@@ -207,7 +209,7 @@ def test_session_id(value: object, is_one: bool) -> None:
 # The file
 
 
-def configured(tmp_path: Path, text: str) -> dict[str, Client]:
+def configured(tmp_path: Path, text: str) -> dict[str, AgentClient]:
     path = tmp_path / "gitckpt.toml"
     path.write_text(text)
     return read_clients(str(path))
@@ -235,16 +237,20 @@ command = "./agent.sh"
 prompt = "argument"
 """
     assert configured(tmp_path, text) == {
-        "claude": Client(
+        "claude": AgentClient(
             "claude",
             "claude -p --output-format json --model opus",
             "stdin",
             "claude",
             "--resume {session}",
         ),
-        "codex": Client("codex", "codex exec --json -", "argument", "codex", "resume {session}"),
-        "plain": Client("plain", "claude -p --output-format json", "stdin", "text", "-r {session}"),
-        "my own": Client("my own", "./agent.sh", "argument", "text", None),
+        "codex": AgentClient(
+            "codex", "codex exec --json -", "argument", "codex", "resume {session}"
+        ),
+        "plain": AgentClient(
+            "plain", "claude -p --output-format json", "stdin", "text", "-r {session}"
+        ),
+        "my own": AgentClient("my own", "./agent.sh", "argument", "text", None),
     }
 
 
@@ -312,12 +318,14 @@ def test_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_settings_leave_the_table_of_agents_alone(main_checkout: Checkout) -> None:
     main_checkout.write("gitckpt.toml", "[agents.a]\nwrong = 1\n[retention]\nkeep_last = 300\n")
-    assert settings.read(discover(str(main_checkout.path))).policy.keep_last == 300
+    assert (
+        settings.read_settings(discover_repository(str(main_checkout.path))).policy.keep_last == 300
+    )
 
 
 def test_line_hands_the_prompt_to_every_part_of_a_command(tmp_path: Path) -> None:
     (tmp_path / "p").write_text("a prompt\n")
-    client = Client("two", "read -r first rest; echo $first; (echo $rest)")
+    client = AgentClient("two", "read -r first rest; echo $first; (echo $rest)")
     done = subprocess.run(
         ["/bin/sh", "-c", client.call_line(str(tmp_path / "p"))],
         capture_output=True,
@@ -342,15 +350,19 @@ command = "./agent.sh"
 price = {input = 1, output = 2.5}
 """
     clients = configured(tmp_path, text)
-    codex = replace(BUILT_IN["codex"], price=Price(1.25, 10.0, 0.125))
-    assert clients == {"codex": codex, "own": Client("own", "./agent.sh", price=Price(1.0, 2.5))}
+    codex = replace(BUILT_IN["codex"], price=TokenPrice(1.25, 10.0, 0.125))
+    assert clients == {
+        "codex": codex,
+        "own": AgentClient("own", "./agent.sh", price=TokenPrice(1.0, 2.5)),
+    }
     assert find_client("codex", clients) == codex
     sandboxed = "codex exec --json --sandbox workspace-write -"
     assert find_client(sandboxed, clients) == replace(codex, command=sandboxed)
     assert [
-        each.tells_cost for each in (codex, BUILT_IN["codex"], BUILT_IN["claude"], Client("a", "a"))
+        each.reports_cost
+        for each in (codex, BUILT_IN["codex"], BUILT_IN["claude"], AgentClient("a", "a"))
     ] == [True, False, True, False]
-    assert describe_redefinition("codex", clients) is None
+    assert describe_client_override("codex", clients) is None
 
 
 def test_mistakes_in_a_price(tmp_path: Path) -> None:
@@ -382,4 +394,4 @@ def test_mistakes_in_a_price(tmp_path: Path) -> None:
     ],
 )
 def test_command_that_calls_aider(command: str, prompt: str) -> None:
-    assert find_client(command, {}) == Client("aider", command, prompt, "aider")
+    assert find_client(command, {}) == AgentClient("aider", command, prompt, "aider")

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 from gitckpt.durable.agent import call
-from gitckpt.durable.agent.call import FATAL, LIMITED, OTHER, TRANSIENT, AgentReport, Answer
+from gitckpt.durable.agent.call import FATAL, LIMITED, OTHER, TRANSIENT, AgentAnswer, AgentReport
 from gitckpt.durable.agent.clients import find_client
 from gitckpt.durable.command.execution import EXIT, TIMEOUT, Timeouts
 
 NOW = 1_800_000_000.0
 
 
-def answer(said: str, code: int = 1, *, ended_by: str = EXIT, worked: bool = False) -> Answer:
+def answer(said: str, code: int = 1, *, ended_by: str = EXIT, worked: bool = False) -> AgentAnswer:
     report = AgentReport("", worked=worked, structured=worked)
-    return Answer(
+    return AgentAnswer(
         report,
         code,
         ended_by,
@@ -160,7 +160,7 @@ def test_one_that_took_too_long_is_like_any_other() -> None:
 
 
 def test_waits_grow_up_to_an_hour() -> None:
-    assert [call.seconds_to_wait(None, times) for times in (1, 2, 3, 7, 9999)] == [
+    assert [call.compute_rate_limit_wait(None, times) for times in (1, 2, 3, 7, 9999)] == [
         60,
         120,
         240,
@@ -170,8 +170,14 @@ def test_waits_grow_up_to_an_hour() -> None:
 
 
 def test_a_client_that_says_no_time_is_not_asked_without_end() -> None:
-    assert [call.seconds_to_wait(0.02, times) for times in (1, 2, 3, 7, 9999)] == [1, 2, 4, 60, 60]
-    assert [call.seconds_to_wait(90.0, times) for times in (1, 2, 9999)] == [90, 90, 90]
+    assert [call.compute_rate_limit_wait(0.02, times) for times in (1, 2, 3, 7, 9999)] == [
+        1,
+        2,
+        4,
+        60,
+        60,
+    ]
+    assert [call.compute_rate_limit_wait(90.0, times) for times in (1, 2, 9999)] == [90, 90, 90]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from gitckpt.durable.agent import call as reports
 from gitckpt.durable.agent import clients
-from gitckpt.durable.agent.call import AgentReport, Transcript, create_report_reader
+from gitckpt.durable.agent.call import AgentReport, TranscriptFile, create_output_reader
 from gitckpt.durable.agent.clients import FORMATS
 
 CLAUDE_ID = "5f2b9a64-3c1e-4d0b-9a43-0f6d1c9b7e21"
@@ -36,10 +36,10 @@ def read(name: str, output: bytes | str, size: int | None = None) -> tuple[str, 
 
 def read_whole(name: str, output: bytes | str, size: int | None = None) -> tuple[str, AgentReport]:
     data = output.encode() if isinstance(output, str) else output
-    found = create_report_reader(name)
+    found = create_output_reader(name)
     size = size or max(len(data), 1)
-    shown = "".join([found.feed(data[i : i + size]) for i in range(0, len(data), size)])
-    report = found.close()
+    shown = "".join([found.read_chunk(data[i : i + size]) for i in range(0, len(data), size)])
+    report = found.finish_report()
     return shown + found.rest, report
 
 
@@ -968,9 +968,9 @@ def test_any_bytes_in_any_chunks_are_read_alike(
     whole = read_whole(name, output)
     assert read_whole(name, output, 1) == whole
     ends = sorted({min(cut, len(output)) for cut in cuts} | {0, len(output)})
-    found = create_report_reader(name)
-    shown = "".join([found.feed(output[start:end]) for start, end in pairwise(ends)])
-    report = found.close()
+    found = create_output_reader(name)
+    shown = "".join([found.read_chunk(output[start:end]) for start, end in pairwise(ends)])
+    report = found.finish_report()
     assert (shown + found.rest, report) == whole
     whole[0].encode()
     report.text.encode()
@@ -991,15 +991,15 @@ TOKEN = "ghp_" + "aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA2bC4"
 
 
 def test_a_transcript_is_masked_when_it_is_closed(tmp_path: Path) -> None:
-    transcript = Transcript(str(tmp_path / "agent.log"))
-    transcript.add(b"first " + TOKEN[:10].encode())
-    transcript.add(TOKEN[10:].encode() + b" last\n")
-    transcript.close()
+    transcript = TranscriptFile(str(tmp_path / "agent.log"))
+    transcript.write_chunk(b"first " + TOKEN[:10].encode())
+    transcript.write_chunk(TOKEN[10:].encode() + b" last\n")
+    transcript.mask_and_close()
     assert (tmp_path / "agent.log").read_bytes() == b"first [masked: github-pat] last\n"
 
 
 def test_a_transcript_without_secrets_stays_as_it_was(tmp_path: Path) -> None:
-    transcript = Transcript(str(tmp_path / "agent.log"))
-    transcript.add(b"\0\xff first\n")
-    transcript.close()
+    transcript = TranscriptFile(str(tmp_path / "agent.log"))
+    transcript.write_chunk(b"\0\xff first\n")
+    transcript.mask_and_close()
     assert (tmp_path / "agent.log").read_bytes() == b"\0\xff first\n"

@@ -11,7 +11,7 @@ import pytest
 
 from gitckpt.durable.command import supervisor
 from gitckpt.durable.command.execution import CommandResult, Timeouts, run_command
-from gitckpt.durable.command.watchdog import EnvTag, Watchdog
+from gitckpt.durable.command.watchdog import DriverEnvTag, Watchdog
 
 SYSTEMS = {
     "orphans are adopted": "",
@@ -30,13 +30,15 @@ def pretend(patch: pytest.MonkeyPatch, system: str) -> None:
         "process_tree, supervisor"
     )
     patch.setattr(
-        supervisor, "_BOOTSTRAP", f"{start}; {SYSTEMS[system]}supervisor.main(sys.argv[2:])"
+        supervisor,
+        "_BOOTSTRAP",
+        f"{start}; {SYSTEMS[system]}supervisor.run_supervisor(sys.argv[2:])",
     )
 
 
-def tag(directory: Path) -> EnvTag:
+def tag(directory: Path) -> DriverEnvTag:
     """Return the tag of a run that does not exist; its repository is a directory."""
-    return EnvTag("a-run", 1, str(directory))
+    return DriverEnvTag("a-run", 1, str(directory))
 
 
 class Runner:

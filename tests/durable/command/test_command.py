@@ -16,7 +16,13 @@ import pytest
 
 from gitckpt import CkptError, WorktreeError
 from gitckpt.durable.command import execution as command_module
-from gitckpt.durable.command.execution import EXIT, TAIL_BYTES, CommandResult, Tail, last_line
+from gitckpt.durable.command.execution import (
+    EXIT,
+    TAIL_BYTES,
+    CommandResult,
+    OutputTail,
+    error_line,
+)
 from gitckpt.durable.command.watchdog import Watchdog
 from tests.durable.command.commanding import Runner, comes, ends, pretend, tag
 
@@ -79,7 +85,7 @@ def test_exit_code(run: Runner, command: str, code: int) -> None:
 def test_what_a_command_said_last_is_its_error_where_advice_follows_one(
     tail: str, line: str
 ) -> None:
-    assert last_line(tail) == line
+    assert error_line(tail) == line
 
 
 def test_program_that_does_not_exist(run: Runner) -> None:
@@ -121,7 +127,7 @@ def test_exit_code_reaches_a_driver_that_ignores_the_end_of_its_children(run: Ru
     handler = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         assert [run(f"exit {code}").code for code in (0, 4)] == [0, 4]
-        run.watchdog.close()
+        run.watchdog.end_supervisor()
     finally:
         signal.signal(signal.SIGCHLD, handler)
     assert run("exit 5").code == 5
@@ -147,7 +153,7 @@ def test_environment_is_that_of_a_plain_shell(run: Runner) -> None:
         "go": "1",
         "1": "one",
     }
-    expected = given | run.watchdog.tag.variables
+    expected = given | run.watchdog.tag.env_variables
     plain = subprocess.run(
         ["/bin/sh", "-c", "env -0"],
         env=expected,
@@ -199,13 +205,13 @@ def test_directory_that_goes_away_before_the_command_enters_it(
     run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (run.directory / "gone").mkdir()
-    launch = run.watchdog.launch
+    launch_command = run.watchdog.launch_command
 
     def remove_and_launch(command: str, directory: str, env: Mapping[str, str]) -> None:
         (run.directory / "gone").rmdir()
-        launch(command, directory, env)
+        launch_command(command, directory, env)
 
-    monkeypatch.setattr(run.watchdog, "launch", remove_and_launch)
+    monkeypatch.setattr(run.watchdog, "launch_command", remove_and_launch)
     with pytest.raises(CkptError) as error:
         run("touch ../never", directory=f"{run.directory}/gone")
     assert (
@@ -307,9 +313,9 @@ def test_megabytes_pass_through_and_are_not_kept(run: Runner) -> None:
     ids=range(10),
 )
 def test_tail(whole: str, tail: str, size: int) -> None:
-    kept, data = Tail(), whole.encode()
+    kept, data = OutputTail(), whole.encode()
     for start in range(0, len(data), size):
-        kept.add(data[start : start + size])
+        kept.add_chunk(data[start : start + size])
     assert kept.text() == tail
     assert kept.text() == tail
 

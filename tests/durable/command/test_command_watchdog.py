@@ -19,7 +19,7 @@ from gitckpt import BusyError, CkptError
 from gitckpt.durable.command import process_tree, supervisor
 from gitckpt.durable.command import watchdog as env_tag
 from gitckpt.durable.command import watchdog as watchdog_module
-from gitckpt.durable.command.watchdog import EnvTag, Watchdog, end_leftovers
+from gitckpt.durable.command.watchdog import DriverEnvTag, Watchdog, end_leftover_processes
 from tests.durable.command.commanding import SYSTEMS, Runner, comes, ends, marked, pretend, runs
 
 pytestmark = pytest.mark.long
@@ -30,11 +30,11 @@ import os, sys
 sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 from tests.durable.command.commanding import Runner
-from gitckpt.durable.command.watchdog import EnvTag; \
-from gitckpt.durable.command.watchdog import end_leftovers
+from gitckpt.durable.command.watchdog import DriverEnvTag; \
+from gitckpt.durable.command.watchdog import end_leftover_processes
 from gitckpt.durable.command.watchdog import Watchdog
 directory, command, rounds = sys.argv[1:]
-run = Runner(Path(directory), Watchdog(EnvTag("a-run", 1, directory)))
+run = Runner(Path(directory), Watchdog(DriverEnvTag("a-run", 1, directory)))
 run("true")
 print(run.watchdog.pid, flush=True)
 for _ in range(int(rounds)):
@@ -97,12 +97,12 @@ def start_driver(
 
 
 @pytest.fixture
-def tag(tmp_path: Path) -> EnvTag:
-    return EnvTag("20270115-080001-add-login", 2, str(tmp_path))
+def tag(tmp_path: Path) -> DriverEnvTag:
+    return DriverEnvTag("20270115-080001-add-login", 2, str(tmp_path))
 
 
 @pytest.fixture
-def run(tmp_path: Path, tag: EnvTag) -> Iterator[Runner]:
+def run(tmp_path: Path, tag: DriverEnvTag) -> Iterator[Runner]:
     with Watchdog(tag) as watchdog:
         yield Runner(tmp_path, watchdog)
 
@@ -154,7 +154,7 @@ def test_a_resume_finds_nobody_whoever_was_killed_when(
         for pid in chance.sample(victims, len(victims)):
             os.kill(pid, signal.SIGKILL)
         driver.wait()
-        end_leftovers(EnvTag("a-run", 2, str(tmp_path)))
+        end_leftover_processes(DriverEnvTag("a-run", 2, str(tmp_path)))
         assert marked(word) == []
 
 
@@ -186,7 +186,7 @@ def test_command_that_was_ordered_last_is_not_begun_after_the_death_of_the_drive
     os.close(run.watchdog._orders)
     run.watchdog._orders = -1
     os.kill(pid, signal.SIGCONT)
-    run.watchdog.close()
+    run.watchdog.end_supervisor()
     assert not runs(pid)
     assert not (run.directory / "late").exists()
 
@@ -247,7 +247,9 @@ def test_who_cannot_be_ended_is_named(run: Runner, monkeypatch: pytest.MonkeyPat
         "process_tree, supervisor"
     )
     kept = "process_tree.send_signal = lambda *_: False; supervisor.os.killpg = lambda *_: None"
-    monkeypatch.setattr(supervisor, "_BOOTSTRAP", f"{start}; {kept}; supervisor.main(sys.argv[2:])")
+    monkeypatch.setattr(
+        supervisor, "_BOOTSTRAP", f"{start}; {kept}; supervisor.run_supervisor(sys.argv[2:])"
+    )
     monkeypatch.setattr("gitckpt.durable.command.execution._DYING", 0.05)
     run("true")
     watchdog = run.watchdog.pid
@@ -277,7 +279,7 @@ def test_who_cannot_be_ended_is_named(run: Runner, monkeypatch: pytest.MonkeyPat
 
 
 def test_watchdog_starts_with_the_first_command_and_ends_when_closed(
-    tmp_path: Path, tag: EnvTag
+    tmp_path: Path, tag: DriverEnvTag
 ) -> None:
     with Watchdog(tag) as watchdog:
         run = Runner(tmp_path, watchdog)
@@ -291,10 +293,10 @@ def test_watchdog_starts_with_the_first_command_and_ends_when_closed(
     assert watchdog.pid == 0
 
 
-def test_closing_without_a_command_or_twice_is_nothing(tag: EnvTag) -> None:
+def test_closing_without_a_command_or_twice_is_nothing(tag: DriverEnvTag) -> None:
     watchdog = Watchdog(tag)
-    watchdog.close()
-    watchdog.close()
+    watchdog.end_supervisor()
+    watchdog.end_supervisor()
 
 
 def test_watchdog_that_was_killed_is_replaced_with_the_next_command(run: Runner) -> None:
@@ -356,12 +358,12 @@ def noted(directory: Path, program: str = "") -> int:
     return pid
 
 
-def left_by(tag: EnvTag, command: str, directory: Path) -> int:
+def left_by(tag: DriverEnvTag, command: str, directory: Path) -> int:
     """Start a process like one left by a phase, and return its id once it is ready."""
     subprocess.run(
         ["/bin/sh", "-c", f"({command}) >/dev/null 2>&1 &"],
         cwd=directory,
-        env={**os.environ, **tag.variables},
+        env={**os.environ, **tag.env_variables},
         check=True,
     )
     return noted(directory)
@@ -372,59 +374,59 @@ SLEEPER = "sh -c 'echo $$ >pid; exec sleep 60'"
 
 @pytest.mark.parametrize("has_proc", [True, False], ids=["proc", "ps"])
 def test_what_an_earlier_attempt_left_is_ended(
-    has_proc: bool, tmp_path: Path, tag: EnvTag, monkeypatch: pytest.MonkeyPatch
+    has_proc: bool, tmp_path: Path, tag: DriverEnvTag, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_proc:
         monkeypatch.setattr(process_tree, "_SELF", "/nowhere")
-    left_by(EnvTag(tag.run, 1, tag.directory), SLEEPER, tmp_path)
+    left_by(DriverEnvTag(tag.run, 1, tag.directory), SLEEPER, tmp_path)
     pid = noted(tmp_path, "sleep 60")
-    (ended,) = end_leftovers(tag)
+    (ended,) = end_leftover_processes(tag)
     assert ended.startswith(f"{pid} (sleep 60")
     assert not runs(pid)
-    assert end_leftovers(tag) == []
+    assert end_leftover_processes(tag) == []
 
 
 def test_what_is_deaf_is_killed_after_a_grace(
-    tmp_path: Path, tag: EnvTag, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tag: DriverEnvTag, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(env_tag, "_GRACE", 0.05)
     pid = left_by(
-        EnvTag(tag.run, 1, tag.directory),
+        DriverEnvTag(tag.run, 1, tag.directory),
         "trap '' TERM; sh -c 'echo $$ >pid; sleep 60; :'",
         tmp_path,
     )
-    assert end_leftovers(tag) != []
+    assert end_leftover_processes(tag) != []
     assert not runs(pid)
 
 
 @pytest.mark.parametrize("trap", ["", "trap '' TERM; "])
 def test_children_that_cleared_their_environment_end_with_their_parent(
-    trap: str, tmp_path: Path, tag: EnvTag, monkeypatch: pytest.MonkeyPatch
+    trap: str, tmp_path: Path, tag: DriverEnvTag, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(env_tag, "_GRACE", 0.2)
     child = f"env -i sh -c '{trap}echo $$ >pid; sleep 60; :' & wait".replace("'' TERM", '"" TERM')
-    pid = left_by(EnvTag(tag.run, 1, tag.directory), child, tmp_path)
-    end_leftovers(tag)
+    pid = left_by(DriverEnvTag(tag.run, 1, tag.directory), child, tmp_path)
+    end_leftover_processes(tag)
     assert not runs(pid)
 
 
-def test_nobody_else_is_touched(tmp_path: Path, tag: EnvTag) -> None:
+def test_nobody_else_is_touched(tmp_path: Path, tag: DriverEnvTag) -> None:
     (tmp_path / "copy").mkdir()
     others = {
-        "another run": EnvTag("20270115-080001-add-logout", 1, tag.directory),
-        "another repository": EnvTag(tag.run, 1, str(tmp_path / "copy")),
+        "another run": DriverEnvTag("20270115-080001-add-logout", 1, tag.directory),
+        "another repository": DriverEnvTag(tag.run, 1, str(tmp_path / "copy")),
         "this driver": tag,
-        "a later driver": EnvTag(tag.run, 3, tag.directory),
+        "a later driver": DriverEnvTag(tag.run, 3, tag.directory),
     }
     spared = {
-        name: subprocess.Popen(["sleep", "60"], env={**os.environ, **each.variables})
+        name: subprocess.Popen(["sleep", "60"], env={**os.environ, **each.env_variables})
         for name, each in others.items()
     }
     spared["no lease"] = subprocess.Popen(
         ["sleep", "60"], env={**os.environ, "CKPT_RUN": tag.run, "CKPT_LEASE": "no"}
     )
     try:
-        assert end_leftovers(tag) == []
+        assert end_leftover_processes(tag) == []
         assert {name for name, child in spared.items() if child.poll() is not None} == set()
     finally:
         for child in spared.values():
@@ -433,17 +435,17 @@ def test_nobody_else_is_touched(tmp_path: Path, tag: EnvTag) -> None:
 
 
 def test_whoever_resumes_from_within_an_earlier_attempt_is_not_ended(
-    tmp_path: Path, tag: EnvTag
+    tmp_path: Path, tag: DriverEnvTag
 ) -> None:
     script = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
-from gitckpt.durable.command.watchdog import EnvTag; \
-from gitckpt.durable.command.watchdog import end_leftovers
-print(end_leftovers(EnvTag({tag.run!r}, 2, {tag.directory!r})))
+from gitckpt.durable.command.watchdog import DriverEnvTag; \
+from gitckpt.durable.command.watchdog import end_leftover_processes
+print(end_leftover_processes(DriverEnvTag({tag.run!r}, 2, {tag.directory!r})))
 """
     line = f"{shlex.quote(sys.executable)} -c {shlex.quote(script)}; echo on"
-    env = {**os.environ, **EnvTag(tag.run, 1, tag.directory).variables}
+    env = {**os.environ, **DriverEnvTag(tag.run, 1, tag.directory).env_variables}
     assert (
         subprocess.run(
             ["/bin/sh", "-c", line], env=env, capture_output=True, text=True, check=True
@@ -453,23 +455,23 @@ print(end_leftovers(EnvTag({tag.run!r}, 2, {tag.directory!r})))
 
 
 def test_who_cannot_be_ended_refuses_the_resume(
-    tmp_path: Path, tag: EnvTag, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tag: DriverEnvTag, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("_GRACE", "_DYING"):
         monkeypatch.setattr(env_tag, name, 0.05)
     monkeypatch.setattr(process_tree, "send_signal", lambda *_: False)
-    left_by(EnvTag(tag.run, 1, tag.directory), SLEEPER, tmp_path)
+    left_by(DriverEnvTag(tag.run, 1, tag.directory), SLEEPER, tmp_path)
     pid = noted(tmp_path, "sleep 60")
     try:
         with pytest.raises(BusyError, match=rf"{pid} \(sleep 60\)$"):
-            end_leftovers(tag)
+            end_leftover_processes(tag)
     finally:
         os.kill(pid, signal.SIGKILL)
         assert ends(pid)
 
 
 def test_watchdog_that_waits_for_the_end_of_somebody_shows_who_that_is(
-    tmp_path: Path, tag: EnvTag, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tag: DriverEnvTag, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A phase may start a root process with sudo, which the watchdog cannot end.
 
@@ -478,13 +480,13 @@ def test_watchdog_that_waits_for_the_end_of_somebody_shows_who_that_is(
     for name in ("_WATCHDOG_WAIT", "_GRACE", "_DYING"):
         monkeypatch.setattr(env_tag, name, 0.05)
     monkeypatch.setattr(process_tree, "send_signal", lambda *_: False)
-    with Watchdog(EnvTag(tag.run, 1, tag.directory)) as watchdog:
-        watchdog.launch(
+    with Watchdog(DriverEnvTag(tag.run, 1, tag.directory)) as watchdog:
+        watchdog.launch_command(
             "exec env -i sh -c 'echo $$ >pid; exec sleep 60'", str(tmp_path), os.environ
         )
         pid = noted(tmp_path, "sleep 60")
         with pytest.raises(BusyError, match=rf"{pid} \(sleep 60\)$"):
-            end_leftovers(tag)
+            end_leftover_processes(tag)
 
 
 @pytest.mark.sampled(2)
@@ -498,14 +500,14 @@ def test_watchdog_of_a_dead_driver_is_waited_for_and_not_touched(
         os.kill(watchdog, signal.SIGSTOP)
     driver.kill()
     driver.wait()
-    end_leftovers(EnvTag("a-run", 2, str(tmp_path)))
+    end_leftover_processes(DriverEnvTag("a-run", 2, str(tmp_path)))
     assert not runs(watchdog)
 
 
-def test_watchdog_of_a_driver_that_lives_goes_on(run: Runner, tag: EnvTag) -> None:
+def test_watchdog_of_a_driver_that_lives_goes_on(run: Runner, tag: DriverEnvTag) -> None:
     """A paused driver that lost its run does not delay the next resume."""
     run("true")
-    assert end_leftovers(EnvTag(tag.run, 3, tag.directory)) == []
+    assert end_leftover_processes(DriverEnvTag(tag.run, 3, tag.directory)) == []
     assert run("echo on").tail == "on\n"
 
 
@@ -522,7 +524,7 @@ def test_table_of_processes(has_proc: bool, monkeypatch: pytest.MonkeyPatch) -> 
     assert comes(lambda: process_tree.list_processes()[child.pid].parent == os.getpid())
     assert comes(
         lambda: (
-            process_tree.read_variables(
+            process_tree.read_env_variables(
                 process_tree.list_processes()[child.pid], ["CKPT_RUN", "CKPT_LEASE"]
             )
             == {"CKPT_RUN": "a-run"}

@@ -21,7 +21,7 @@ from gitckpt.durable.driver import driver
 from gitckpt.durable.phases import options as plan
 from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.store.retention.maintenance import cleanup_runs
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout, Clock
 from tests.durable.stage import URL, Stage, normal, stage
 from tests.stores import DAY, clock_of, open_store
@@ -521,11 +521,13 @@ class TestRetention:
         old = self.past(project.checkout, "run-complete", "old", 2)
         with project.store() as store:
             assert (
-                cleanup_runs(inside(store), pipeline="plan-to-pr", older_than=3 * DAY).removed_runs
+                cleanup_runs(
+                    checkpoints_of_store(store), pipeline="plan-to-pr", older_than=3 * DAY
+                ).removed_runs
                 == ()
             )
             assert cleanup_runs(
-                inside(store), pipeline="plan-to-pr", older_than=DAY
+                checkpoints_of_store(store), pipeline="plan-to-pr", older_than=DAY
             ).removed_runs == (old,)
         assert project.runs() == []
 
@@ -577,7 +579,7 @@ class TestNames:
 
     @pytest.mark.parametrize(("path", "slug"), [*BOTH.items(), *NEWER.items()])
     def test_slugs(self, path: str, slug: str) -> None:
-        assert plan.make_slug(path) == slug
+        assert plan.make_branch_slug(path) == slug
 
     @pytest.mark.parametrize(("path", "title"), TITLES.items())
     def test_titles_from_file_names(self, path: str, title: str) -> None:

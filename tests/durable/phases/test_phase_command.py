@@ -20,10 +20,10 @@ from tests.stores import private_dir
 __all__ = ["stage"]
 
 
-def exchange_in(directory: Path) -> command._Exchange:
+def exchange_in(directory: Path) -> command._StateExchangeFiles:
     run: Any = SimpleNamespace(files=SimpleNamespace(path=str(directory)), state={"a": 1})
     phase: Any = SimpleNamespace(name="one")
-    return command._Exchange(run, phase)
+    return command._StateExchangeFiles(run, phase)
 
 
 @pytest.mark.parametrize("name", ["state.json", "set"])
@@ -35,7 +35,7 @@ def test_a_full_disk_is_told_with_the_file(tmp_path: Path, name: str) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limits[0] if name == "set" else 0, limits[1]))
     try:
         with pytest.raises(CkptError, match=f"^cannot write {tmp_path / name}: "):
-            exchange.write_files()
+            exchange.write_state_files()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
@@ -44,7 +44,7 @@ def test_a_full_disk_is_told_with_the_file(tmp_path: Path, name: str) -> None:
 def test_nothing_is_written_through_a_link_that_was_left(tmp_path: Path, name: str) -> None:
     (tmp_path / "theirs").write_text("theirs")
     (tmp_path / name).symlink_to("theirs")
-    exchange_in(tmp_path).write_files()
+    exchange_in(tmp_path).write_state_files()
     assert (tmp_path / "theirs").read_text() == "theirs"
     assert not (tmp_path / name).is_symlink()
 

@@ -18,7 +18,7 @@ from gitckpt.durable.phases import options as phase_options
     ],
 )
 def test_yes_or_no(text: str, means: bool) -> None:
-    assert phase_options.parse_flag("force", text) is means
+    assert phase_options.parse_yes_or_no("force", text) is means
 
 
 @pytest.mark.parametrize(("text", "number"), [("", 3), ("0", 0), ("7", 7), ("999999", 999_999)])
@@ -43,7 +43,7 @@ AGE = "write a number and a unit: 90s, 30m, 12h, 7d or 2w"
     ("read", "message", "hint"),
     [
         (
-            lambda: phase_options.parse_flag("force", "Perhaps"),
+            lambda: phase_options.parse_yes_or_no("force", "Perhaps"),
             "force is 'perhaps', not yes or no",
             "write yes or no",
         ),

@@ -13,7 +13,7 @@ import tomlkit
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gitckpt.store.config.lines import KeyPath, Locations
+from gitckpt.store.config.lines import KeyLocations, KeyPath
 from tests.conftest import examples
 
 KEYS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(
@@ -59,9 +59,9 @@ def assert_located(text: str) -> None:
     No key of a table may be reported before the table itself.
     """
     lines = text.split("\n")
-    locations = Locations(text)
+    locations = KeyLocations(text)
     for path in paths(tomllib.loads(text)):
-        said, above = locations.line(*path), locations.line(*path[:-1])
+        said, above = locations.line_of_key(*path), locations.line_of_key(*path[:-1])
         assert said >= above
         key = path[-1]
         if isinstance(key, str) and said > above:
@@ -172,12 +172,12 @@ z = +inf
 )
 def test_what_a_person_writes(path: KeyPath, line: int) -> None:
     tomllib.loads(BY_HAND)
-    assert Locations(BY_HAND).line(*path) == line
-    assert Locations(BY_HAND.replace("\n", "\r\n")).line(*path) == line
+    assert KeyLocations(BY_HAND).line_of_key(*path) == line
+    assert KeyLocations(BY_HAND.replace("\n", "\r\n")).line_of_key(*path) == line
 
 
 def test_what_is_inside_a_value_has_the_line_of_its_key() -> None:
     text = f"a.b = [\n  {{ c = 1 }},\n]\nd = {'[' * 300}\n1\n{']' * 300}\ne = 1\n"
-    locations = Locations(text)
-    assert locations.line("a", "b", 0, "c") == 1
-    assert (locations.line("d", *[0] * 300), locations.line("e")) == (4, 7)
+    locations = KeyLocations(text)
+    assert locations.line_of_key("a", "b", 0, "c") == 1
+    assert (locations.line_of_key("d", *[0] * 300), locations.line_of_key("e")) == (4, 7)

@@ -55,7 +55,7 @@ def test_a_copy_in_a_file_means_the_same(name: str) -> None:
     copy = parse_pipelines(
         "[retention]\nkeep_last = 3\n\n" + pipelines.read_preset_text(name), "gitckpt.toml", STEPS
     )[name]
-    assert copy.digest() == pipelines.read_preset(name, STEPS).digest()
+    assert copy.value_digests() == pipelines.read_preset(name, STEPS).value_digests()
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_rlm_act() -> None:
         "implementation",
     ]
     assert [phase.name for phase in preset.phases] == names
-    assert [phase.name for phase in preset.phases if preset.ends_group(phase.name)] == [
+    assert [phase.name for phase in preset.phases if preset.ends_phase_group(phase.name)] == [
         "tdd_planning",
         "beads_sync",
         "implementation",

@@ -9,10 +9,10 @@ from typing import Any
 
 from gitckpt import Checkpoint, Query, Store
 from gitckpt.model.checkpoint import PHASE, POST_COMMIT
-from gitckpt.model.phase import split
+from gitckpt.model.phase import split_label
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.runs.summary import list_summaries
-from gitckpt.store.store import inside
+from gitckpt.store.runs.summary import list_runs
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout, repository_of
 from tests.durable.nursery import Nursery
 from tests.store.conftest import require_runs, require_whole, view
@@ -141,14 +141,14 @@ class Project:
     def run(self) -> str | None:
         """Return the id of the run, or None before it exists."""
         with Store(Checkpoints(repository_of(self.checkout), adapter="plumbing")) as store:
-            found = [summary.run for summary in list_summaries(inside(store))]
+            found = [summary.run for summary in list_runs(checkpoints_of_store(store))]
         assert len(found) <= 1, found
         return found[0] if found else None
 
     def is_released(self, run: str) -> bool:
         """Return whether the last driver of the run has released its lease."""
         with Store(Checkpoints(repository_of(self.checkout), adapter="plumbing")) as store:
-            lease = inside(store).leases.read(run)
+            lease = checkpoints_of_store(store).leases.read(run)
         return lease is not None and lease[1].released is not None
 
     def said(self, word: str) -> list[str]:
@@ -187,7 +187,7 @@ class Project:
     def outcome(self, run: str) -> Outcome:
         """Return the result of the run."""
         with Store(Checkpoints(repository_of(self.checkout), adapter="plumbing")) as store:
-            newest = inside(store).heads.read(run)
+            newest = checkpoints_of_store(store).heads.read(run)
         there = Checkout(self.checkout.main / ".ckpt/worktrees" / run)
         return Outcome(
             worktree=view(there.path),
@@ -224,7 +224,9 @@ class Project:
         found = require_whole(self.checkout)
         chain = [found[name] for name in require_runs(self.checkout, found)[run]]
         assert (POST_COMMIT in {checkpoint.trigger for checkpoint in chain}) == self._hooks
-        labels = [split(checkpoint.label) for checkpoint in chain if checkpoint.trigger == PHASE]
+        labels = [
+            split_label(checkpoint.label) for checkpoint in chain if checkpoint.trigger == PHASE
+        ]
         assert [name for name, status in labels if status == "complete"] == [*PHASES, "run"]
         for phase in PHASES:
             numbers = attempts(chain, phase)

@@ -12,10 +12,10 @@ import pytest
 
 from gitckpt import Run
 from gitckpt.durable.run import writer
-from gitckpt.durable.run.writer import lock_files
-from gitckpt.git.lock import Lock
+from gitckpt.durable.run.writer import lock_run_files
+from gitckpt.git.lock import FileLock
 from gitckpt.store.retention import sweep
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.durable.command.commanding import comes
 from tests.durable.stage import Stage, stage
 from tests.stores import hold_run, make_private_dir
@@ -75,12 +75,12 @@ def test_what_somebody_else_brings_back_is_not_written_over_the_next_attempt(
 def test_what_a_kill_left_of_it_is_swept(stage: Stage) -> None:
     stage.pipeline("one: true")
     with stage.store() as store:
-        repository = inside(store).repository
+        repository = checkpoints_of_store(store).repository
         left = Path(repository.make_private_dir()) / "files.20261121-201500-r.lock"
         left.touch()
-        with Lock(str(left), 0):
-            assert sweep.sweep_files(repository) == []
-        assert sweep.sweep_files(repository) == [str(left)]
+        with FileLock(str(left), 0):
+            assert sweep.delete_leftover_files(repository) == []
+        assert sweep.delete_leftover_files(repository) == [str(left)]
         assert not left.exists()
 
 
@@ -96,11 +96,11 @@ def test_a_lock_file_that_somebody_deletes_meanwhile_is_given_back_all_the_same(
         run = str(Run.begin(store, "r")[0].run)
         hold = hold_run(store, run, "a test")
         path = Path(make_private_dir(store)) / f"files.{run}.lock"
-        with lock_files(inside(store).repository, hold):
+        with lock_run_files(checkpoints_of_store(store).repository, hold):
             path.unlink()
-        with lock_files(inside(store).repository, hold):
+        with lock_run_files(checkpoints_of_store(store).repository, hold):
             path.unlink()
-            with Lock(str(path), 0) as is_got:
+            with FileLock(str(path), 0) as is_got:
                 assert is_got
         assert path.exists()
-        hold.release()
+        hold.release_lease()

@@ -223,7 +223,7 @@ def test_a_run_that_was_cancelled_stops_at_one(plain: Store, main_checkout: Chec
     def stop(number: int) -> None:
         if number == 2:
             assert plain.cancel(RUN, wait=0)
-            run._session.hold.renew()
+            run._session.hold.renew_lease()
 
     run = Run.start(plain, "Add login!", adapter="plumbing")
     with pytest.raises(Cancelled):

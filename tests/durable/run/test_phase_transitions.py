@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from gitckpt import CkptError, Observer, PhaseOptions, Pipelines, Query, Run, Store
-from gitckpt.durable.run.attempts import PhaseResult, Session
+from gitckpt.durable.run.attempts import PhaseResult, RunSession
 from gitckpt.durable.run.run import session_of
-from gitckpt.git.refs import Refs, Update
-from gitckpt.store.store import inside
+from gitckpt.git.refs import Refs, RefUpdate
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.durable.conftest import labels
 from tests.dying import DyingGit
@@ -73,11 +73,11 @@ def watch(
 
     `act` is called after each transaction.
     """
-    update = Refs.update
+    update = Refs.apply_updates
     seen: list[list[str]] = []
 
     def noted(
-        self: Refs, updates: list[Update], meanwhile: Callable[[], None] | None = None
+        self: Refs, updates: list[RefUpdate], meanwhile: Callable[[], None] | None = None
     ) -> None:
         update(self, updates, meanwhile)
         made = [each.ref for each in updates if each.ref.startswith("refs/checkpoints/")]
@@ -85,7 +85,7 @@ def watch(
             seen.append(made)
             act(made)
 
-    monkeypatch.setattr(Refs, "update", noted)
+    monkeypatch.setattr(Refs, "apply_updates", noted)
     return seen
 
 
@@ -132,7 +132,7 @@ def test_a_git_that_is_killed_leaves_nothing_undone(
 ) -> None:
     git = DyingGit(tmp_path / "dying", monkeypatch)
     with Run.start(store, "Add login!", adapter="plumbing") as run:
-        session_of(run).perform(
+        session_of(run).perform_phase(
             "one",
             lambda _: PhaseResult(write(run, "one")),
             inputs={},
@@ -140,9 +140,9 @@ def test_a_git_that_is_killed_leaves_nothing_undone(
             followed=True,
         )
         assert labels(store, run.id) == ["run-started", "one-started"]
-        inside(run.store).refs.close()
+        checkpoints_of_store(run.store).refs.close()
         git.die_after(done)
-        session_of(run).perform(
+        session_of(run).perform_phase(
             "two", lambda _: PhaseResult(write(run, "two")), inputs={}, conduct=PhaseOptions()
         )
         assert git.has_died
@@ -153,7 +153,7 @@ def test_a_git_that_is_killed_leaves_nothing_undone(
 
 def test_one_whose_successor_never_comes_is_recorded_at_the_end(store: Store) -> None:
     with Run.start(store, "Add login!", adapter="plumbing") as run:
-        session_of(run).perform(
+        session_of(run).perform_phase(
             "one", lambda _: PhaseResult(), inputs={}, conduct=PhaseOptions(), followed=True
         )
         run.pause()
@@ -183,9 +183,9 @@ def test_what_ends_the_run_between_two_phases_finds_the_first_one_complete(
     store: Store, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     """`cancel` or Ctrl-C may come before the next start is recorded."""
-    check = Session.check
+    check = RunSession.check
 
-    def fail(session: Session) -> None:
+    def fail(session: RunSession) -> None:
         if (
             session.last_attempt is not None
             and session.last_attempt.phase == "one"
@@ -197,7 +197,7 @@ def test_what_ends_the_run_between_two_phases_finds_the_first_one_complete(
 
     witness = Witness(store)
     with monkeypatch.context() as patch:
-        patch.setattr(Session, "check", fail)
+        patch.setattr(RunSession, "check", fail)
         with pytest.raises(type(error)):
             Pipelines(store, witness).run("ci")
     assert witness.saw[-1] == ("complete one", "one-started one-complete")

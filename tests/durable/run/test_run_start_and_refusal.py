@@ -28,7 +28,7 @@ from gitckpt import (
 from gitckpt.durable.command import process_tree
 from gitckpt.durable.run import rewind
 from gitckpt.durable.run.rewind import fork_run
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout, git_program
 from tests.durable.conftest import RUN, Counted, attempt_of, go_on, labels, refuse_refs
 from tests.stores import head_of
@@ -196,7 +196,7 @@ def test_a_fork_goes_on_by_itself(store: Store, checkout: Checkout) -> None:
         run.phase("two", Counted(result=2))
     before = head_of(store, RUN)
     earlier = store.read(store.list(Query(run=RUN, label="one-complete"))[0].id)
-    first = fork_run(inside(store), earlier)
+    first = fork_run(checkpoints_of_store(store), earlier)
     assert (first.forked_from, first.sequence, first.parent, first.state) == (
         earlier.id,
         1,
@@ -242,16 +242,16 @@ def test_a_lock_that_somebody_holds_is_left_alone_and_one_that_is_left_goes(
         assert committing.stdout is not None
         committing.stdout.read(1)
         assert lock.exists()
-        rewind.remove_locks(inside(run.store).repository, run.id)
+        rewind.remove_stale_locks(checkpoints_of_store(run.store).repository, run.id)
         assert lock.exists()
         os.killpg(committing.pid, signal.SIGKILL)
         committing.wait()
         committing.stdout.close()
-        while process_tree.is_working_in(
+        while process_tree.is_program_working_in(
             "git", run.path
         ):  # the shell is gone; its children may take a moment longer
             time.sleep(0.01)
-        rewind.remove_locks(inside(run.store).repository, run.id)
+        rewind.remove_stale_locks(checkpoints_of_store(run.store).repository, run.id)
         assert not lock.exists()
 
 

@@ -10,14 +10,14 @@ import sys
 from gitckpt import StepReport, Store
 from gitckpt.durable.steps import journal
 from gitckpt.durable.steps.report import PROGRESS
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 
 
 def main() -> None:
     path, run, worker, count = sys.argv[1:]
-    with Store(Checkpoints(discover(path))) as store:
+    with Store(Checkpoints(discover_repository(path))) as store:
         for number in range(int(count)):
             said = StepReport(
                 PROGRESS,
@@ -27,7 +27,9 @@ def main() -> None:
                 notes=f"{worker}/{number}",
                 outputs=(f"{worker}/{number}",),
             )
-            done = journal.report(inside(store), journal.ReportTarget(run), said)
+            done = journal.record_report(
+                checkpoints_of_store(store), journal.ReportTarget(run), said
+            )
             sys.stdout.write(f"{done.checkpoint.id}\n")
             sys.stdout.flush()
 

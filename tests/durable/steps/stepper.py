@@ -7,7 +7,7 @@ from typing import Any
 from gitckpt import Checkpoint, Graph, StepReport, Store
 from gitckpt.durable.steps import graph_file, journal, machine
 from gitckpt.durable.steps.machine import StepPosition
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 
 
 class Loop:
@@ -15,7 +15,7 @@ class Loop:
 
     def __init__(self, state: dict[str, Any] | None = None, graph: Graph | None = None) -> None:
         self.state: dict[str, Any] = state or {}
-        self.graph = graph or graph_file.read_preset()
+        self.graph = graph or graph_file.read_preset_graph()
         self.made = 0
 
     def __call__(self, action: str, step: str, **said: Any) -> Loop:
@@ -61,7 +61,9 @@ def report(
 ) -> Checkpoint:
     """Record a report for a run, or for the open run of a track."""
     options = {name: said.pop(name) for name in ("graph", "files") if name in said}
-    where = journal.find_target(inside(store), run=run, track=track, environ={})
-    return journal.report(
-        inside(store), where, StepReport(action, step, **said), **options
+    where = journal.find_report_target(
+        checkpoints_of_store(store), run=run, track=track, environ={}
+    )
+    return journal.record_report(
+        checkpoints_of_store(store), where, StepReport(action, step, **said), **options
     ).checkpoint

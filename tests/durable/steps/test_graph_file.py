@@ -192,7 +192,7 @@ def test_all_mistakes_are_told_at_once_with_hints() -> None:
 
 def test_by_name(tmp_path: Path) -> None:
     file = tmp_path / "gitckpt.toml"
-    assert graph_file.read_graph(str(file), "superpowers") == graph_file.read_preset()
+    assert graph_file.read_graph(str(file), "superpowers") == graph_file.read_preset_graph()
     file.write_text(EVERYTHING)
     assert graph_file.read_graph(str(file), "review").name == "review"
     with pytest.raises(NotFoundError) as caught:
@@ -211,6 +211,8 @@ def test_by_name(tmp_path: Path) -> None:
 
 
 def test_the_preset_can_be_copied() -> None:
-    found = graph_file.parse_graphs(graph_file.read_preset_text(), "gitckpt.toml")["superpowers"]
-    assert found == graph_file.read_preset()
+    found = graph_file.parse_graphs(graph_file.read_preset_graph_text(), "gitckpt.toml")[
+        "superpowers"
+    ]
+    assert found == graph_file.read_preset_graph()
     assert (found.max_fix_cycles, found.max_iterations, found.first.name) == (3, 50, "PLAN")

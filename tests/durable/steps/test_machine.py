@@ -120,7 +120,7 @@ def test_sup_02_a_record_has_the_fields_of_the_protocol_from_the_start() -> None
 def test_sup_02_each_step_has_an_agent_without_being_told() -> None:
     agents = {
         step.name: Loop()("start", step.name, force=True).record(step.name)["agent"]
-        for step in graph_file.read_preset().steps
+        for step in graph_file.read_preset_graph().steps
     }
     assert agents == {
         "BRAINSTORM": "superpowers:brainstorming",
@@ -145,7 +145,7 @@ def test_sup_03_completed_at_is_null_while_a_step_runs_also_when_it_runs_again()
 def test_sup_04_failed_and_blocked_need_notes(action: str, notes: str | None) -> None:
     with pytest.raises(UsageError, match=f"PLAN cannot {action} without notes"):
         machine.apply_report(
-            graph_file.read_preset(), {}, StepReport(action, "PLAN", notes=notes), at(1)
+            graph_file.read_preset_graph(), {}, StepReport(action, "PLAN", notes=notes), at(1)
         )
 
 
@@ -276,7 +276,7 @@ def test_sup_05_one_step_that_begins_again_and_again_is_stopped_as_well() -> Non
     ],
 )
 def test_sup_06_aliases(alias: str, step: str) -> None:
-    assert graph_file.read_preset().step(alias).name == step
+    assert graph_file.read_preset_graph().step(alias).name == step
     assert Loop({"loop_state": {"current_step": alias}}).position.step == step
 
 
@@ -569,7 +569,7 @@ def test_complete_is_no_step_but_may_be_passed() -> None:
     ],
 )
 def test_sup_08_the_number_of_a_task(text: str, number: str | None) -> None:
-    assert report.parse_number(text) == number
+    assert report.parse_task_number(text) == number
 
 
 def counts_of(loop: Loop) -> tuple[int, int]:

@@ -29,7 +29,7 @@ from gitckpt import (
 from gitckpt.durable.run.opener import begin_run
 from gitckpt.durable.steps import journal, machine
 from gitckpt.store.records import ref_names
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.durable.conftest import crash, labels
 from tests.durable.steps.stepper import report
@@ -117,8 +117,8 @@ class TestMany:
             "from gitckpt.git.repository import open_repository; "
             "from gitckpt.store.checkpoints import Checkpoints;"
             "store = Checkpoints(open_repository('.'), 'plumbing');"
-            "where = journal.find_target(store, track='t'); sys.stdin.read();"
-            "print(journal.report(store, where, StepReport('progress', 'PLAN', "
+            "where = journal.find_report_target(store, track='t'); sys.stdin.read();"
+            "print(journal.record_report(store, where, StepReport('progress', 'PLAN', "
             "notes=sys.argv[1])).is_new)"
         )
         racers = [
@@ -164,7 +164,7 @@ class TestChange:
                 other.record("b-complete", {"n": 5}, run=run)
             return {"n": state["n"] + 1}
 
-        made = inside(one).record(
+        made = checkpoints_of_store(one).record(
             "c-complete",
             change=change,
             progress_of=lambda state: Progress(tasks_completed=state["n"]),
@@ -185,8 +185,8 @@ class TestChange:
             return {**state, "n": 1}
 
         for made in (
-            inside(plain).record("a-complete", change=change, start="r"),
-            inside(plain).record("a-complete", change=change),
+            checkpoints_of_store(plain).record("a-complete", change=change, start="r"),
+            checkpoints_of_store(plain).record("a-complete", change=change),
         ):
             assert plain.read(made.id) == made
             assert made.state == {"n": 1}
@@ -205,7 +205,7 @@ class TestChange:
     ) -> None:
         before = main_checkout.fingerprint()
         with pytest.raises(UsageError) as caught:
-            inside(plain).record("a-complete", **arguments)
+            checkpoints_of_store(plain).record("a-complete", **arguments)
         assert caught.value.message == message
         assert main_checkout.fingerprint() == before
 
@@ -219,15 +219,15 @@ class TestChange:
             raise UsageError("no")
 
         with pytest.raises(UsageError, match="no"):
-            inside(plain).record("b-complete", change=refuse, run=run)
+            checkpoints_of_store(plain).record("b-complete", change=refuse, run=run)
         with pytest.raises(
             UsageError, match="tasks_total: must be a whole number from 0 on, not -1"
         ):
-            inside(plain).record(
+            checkpoints_of_store(plain).record(
                 "b-complete", change=dict, progress_of=lambda _: Progress(tasks_total=-1), run=run
             )
         with pytest.raises(StateError, match="/x"):
-            inside(plain).record("b-complete", change=lambda _: {"x": {1}}, run=run)
+            checkpoints_of_store(plain).record("b-complete", change=lambda _: {"x": {1}}, run=run)
         assert main_checkout.fingerprint() == before
 
     def test_a_writer_with_a_state_of_its_own_keeps_what_others_have_reported(
@@ -235,36 +235,46 @@ class TestChange:
     ) -> None:
         driver, other = make_store(main_checkout), make_store(main_checkout)
         run = driver.record("a-started", {"mine": 1, "loop": 1}, start="r").run
-        assert inside(driver).record(
+        assert checkpoints_of_store(driver).record(
             "a-progress", {"mine": 2, "loop": 2}, run=run, keeps=["loop"]
         ).state == {"mine": 2, "loop": 2}
-        inside(other).record(
+        checkpoints_of_store(other).record(
             "S-started", change=lambda state: {**state, "mine": 0, "loop": 3}, run=run
         )
-        made = inside(driver).record("a-complete", {"mine": 4}, run=run, keeps=["loop", "none"])
+        made = checkpoints_of_store(driver).record(
+            "a-complete", {"mine": 4}, run=run, keeps=["loop", "none"]
+        )
         assert made.state == {"mine": 4, "loop": 3}
         assert driver.read(made.id) == made
-        inside(other).record("S-complete", change=lambda state: {**state, "loop": 5}, run=run)
+        checkpoints_of_store(other).record(
+            "S-complete", change=lambda state: {**state, "loop": 5}, run=run
+        )
         assert driver.record("b-complete", {"mine": 6, "loop": 6}, run=run).state == {
             "mine": 6,
             "loop": 6,
         }
-        inside(other).record("S-complete", change=lambda state: {**state, "loop": 7}, run=run)
-        back = inside(driver).record(
+        checkpoints_of_store(other).record(
+            "S-complete", change=lambda state: {**state, "loop": 7}, run=run
+        )
+        back = checkpoints_of_store(driver).record(
             "rewind-complete", {"loop": 1}, run=run, keeps=["loop"], rewound_to=made.id
         )
         assert back.state == {"loop": 1}
 
     def test_with_files(self, main_checkout: Checkout, plain: Store) -> None:
         main_checkout.write("README", "changed\n")
-        made = inside(plain).save("a-complete", change=lambda state: {**state, "n": 1}, start="r")
+        made = checkpoints_of_store(plain).save(
+            "a-complete", change=lambda state: {**state, "n": 1}, start="r"
+        )
         assert plain.read(made.id) == made
         assert made.worktree is not None
         assert (made.state, made.worktree.dirty, made.sequence) == ({"n": 1}, True, 1)
 
     def test_the_tables_of_its_document_have_their_usual_order(self, plain: Store) -> None:
-        run = begin_run(inside(plain), "r", state={}, pipeline=Pipeline(name="ci")).run
-        made = inside(plain).record(
+        run = begin_run(
+            checkpoints_of_store(plain), "r", state={}, pipeline=Pipeline(name="ci")
+        ).run
+        made = checkpoints_of_store(plain).record(
             "a-complete", change=dict, progress_of=lambda _: Progress(tasks_total=1), run=run
         )
         headings = [
@@ -278,32 +288,38 @@ class TestWhichRun:
         self, store: Store
     ) -> None:
         runs = [
-            str(begin_run(inside(store), name, state={}, pipeline=Pipeline()).run)
+            str(begin_run(checkpoints_of_store(store), name, state={}, pipeline=Pipeline()).run)
             for name in ("a", "b", "c")
         ]
         opened = store.resume(head_of(store, runs[2]))
         with Store.open(opened.path, adapter="plumbing") as within:
             env = {"CKPT_RUN": runs[1]}
-            place = journal.find_target
-            assert place(inside(within), run=runs[0], track="t", environ=env).run == runs[0]
-            assert place(inside(within), track="t", environ=env).run == runs[1]
-            assert place(inside(within), track="t", environ={}).run == runs[2]
-            assert place(inside(store), track="t", environ={}) == journal.ReportTarget(
-                None, "t", by_track=True
+            place = journal.find_report_target
+            assert (
+                place(checkpoints_of_store(within), run=runs[0], track="t", environ=env).run
+                == runs[0]
             )
+            assert place(checkpoints_of_store(within), track="t", environ=env).run == runs[1]
+            assert place(checkpoints_of_store(within), track="t", environ={}).run == runs[2]
+            assert place(
+                checkpoints_of_store(store), track="t", environ={}
+            ) == journal.ReportTarget(None, "t", by_track=True)
 
     def test_a_prefix_will_do_where_it_is_one_of_one_run(self, plain: Store) -> None:
-        run = str(begin_run(inside(plain), "a", state={}, pipeline=Pipeline()).run)
-        assert journal.find_target(inside(plain), run=run[:-1], environ={}).run == run
-        begin_run(inside(plain), "ab", state={}, pipeline=Pipeline())
+        run = str(begin_run(checkpoints_of_store(plain), "a", state={}, pipeline=Pipeline()).run)
+        assert (
+            journal.find_report_target(checkpoints_of_store(plain), run=run[:-1], environ={}).run
+            == run
+        )
+        begin_run(checkpoints_of_store(plain), "ab", state={}, pipeline=Pipeline())
         with pytest.raises(AmbiguousError):
-            journal.find_target(inside(plain), run=run[:8], environ={})
+            journal.find_report_target(checkpoints_of_store(plain), run=run[:8], environ={})
         with pytest.raises(NotFoundError):
-            journal.find_target(inside(plain), run="2026", environ={})
+            journal.find_report_target(checkpoints_of_store(plain), run="2026", environ={})
 
     def test_none_said(self, plain: Store) -> None:
         with pytest.raises(UsageError, match="no run is named"):
-            journal.find_target(inside(plain), environ={})
+            journal.find_report_target(checkpoints_of_store(plain), environ={})
 
     def test_tracks_with_one_slug_are_two_runs(self, plain: Store) -> None:
         one = report(plain, None, "start", "PLAN", track="add login")
@@ -327,7 +343,7 @@ class TestWhichRun:
     @pytest.mark.parametrize("track", ["", " ", "a\nb", "\x1b[31m"])
     def test_a_track_is_one_line(self, plain: Store, track: str) -> None:
         with pytest.raises(UsageError, match="is not a track name"):
-            journal.find_target(inside(plain), track=track, environ={})
+            journal.find_report_target(checkpoints_of_store(plain), track=track, environ={})
 
 
 class TestFromWhere:
@@ -344,7 +360,7 @@ class TestFromWhere:
     def test_a_run_with_a_worktree_is_seen_from_there(
         self, main_checkout: Checkout, plain: Store
     ) -> None:
-        run = str(begin_run(inside(plain), "r", state={}, pipeline=Pipeline()).run)
+        run = str(begin_run(checkpoints_of_store(plain), "r", state={}, pipeline=Pipeline()).run)
         within = Checkout(Path(plain.resume(head_of(plain, run)).path))
         commit = within.commit("within")
         main_checkout.commit("elsewhere")
@@ -361,7 +377,7 @@ class TestFromWhere:
     def test_a_worktree_that_is_gone_will_be_what_it_was(
         self, main_checkout: Checkout, plain: Store
     ) -> None:
-        run = str(begin_run(inside(plain), "r", state={}, pipeline=Pipeline()).run)
+        run = str(begin_run(checkpoints_of_store(plain), "r", state={}, pipeline=Pipeline()).run)
         commit = head_of(plain, run).git_sha
         main_checkout.commit("elsewhere")
         made = report(plain, run, "start", "PLAN")
@@ -379,7 +395,7 @@ class TestFromWhere:
 class TestDrivenRuns:
     def test_steps_are_no_phases_of_the_pipeline(self, plain: Store) -> None:
         pipeline = Pipeline(name="ci", phases=("PLAN", "b"))
-        run = str(begin_run(inside(plain), "r", state={}, pipeline=pipeline).run)
+        run = str(begin_run(checkpoints_of_store(plain), "r", state={}, pipeline=pipeline).run)
         made = report(plain, run, "pass", "PLAN")
         assert made.pipeline is not None
         assert made.pipeline.completed == {}
@@ -402,7 +418,7 @@ class TestDrivenRuns:
             monkeypatch.delenv("CKPT_LEASE")
             report(plain, run, "pass", "EVALUATE_PLAN")
             second.pause()
-        assert [event.step for event in journal.read_history(inside(plain), run)] == [
+        assert [event.step for event in journal.read_history(checkpoints_of_store(plain), run)] == [
             "PLAN",
             "PLAN",
             "EVALUATE_PLAN",
@@ -462,7 +478,9 @@ class TestStates:
         report(plain, None, "pass", "A", track="t")
         assert (
             machine.find_position(
-                journal.find_graph(inside(plain), head_of(plain, str(first.run)).state),
+                journal.find_graph(
+                    checkpoints_of_store(plain), head_of(plain, str(first.run)).state
+                ),
                 first.state,
             ).step
             == "a"

@@ -10,8 +10,8 @@ import pytest
 from gitckpt import Store
 from gitckpt.model import jsonable
 from gitckpt.store import secrets
-from gitckpt.store.secrets import Settled, rules
-from gitckpt.store.store import inside
+from gitckpt.store.secrets import SettledSecrets, load_token_rules
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 
 TOKEN = "ghp_" + "aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA2bC4"
@@ -46,7 +46,7 @@ HARMLESS = (
 def test_a_secret_is_found_by_its_rule_and_masked(rule: str) -> None:
     data = f"first line\n{SECRETS[rule]} and more".encode()
     assert [hit.rule for hit in secrets.find_hits(data)] == [rule]
-    masked = secrets.masked(data.decode())
+    masked = secrets.mask_text(data.decode())
     assert f"[masked: {rule}]" in masked
     assert secrets.find_hits(masked.encode()) == []
     assert masked.startswith("first line\n")
@@ -55,12 +55,12 @@ def test_a_secret_is_found_by_its_rule_and_masked(rule: str) -> None:
 @pytest.mark.parametrize("text", HARMLESS)
 def test_what_only_resembles_one_is_none(text: str) -> None:
     assert secrets.find_hits(text.encode()) == []
-    assert secrets.masked(text) == text
+    assert secrets.mask_text(text) == text
 
 
 def test_every_rule_compiles_and_is_reached_by_its_beginnings() -> None:
-    for name, beginnings, expression, _ in rules():
-        assert secrets._compile(expression), name
+    for name, beginnings, expression, _ in load_token_rules():
+        assert secrets._compile_cached(expression), name
         assert all(len(beginning) >= 2 for beginning in beginnings.split()), name
 
 
@@ -117,7 +117,7 @@ def test_a_file_with_a_secret_is_captured_and_named(plain: Store, main_checkout:
     read = plain.read(made.id)
     assert read.worktree == made.worktree
     said = {"path": "config.py", "rule": "github-pat", "line": 2, "digest": suspect.digest}
-    assert jsonable.to_document(read)["worktree"]["suspects"] == [said]
+    assert jsonable.checkpoint_to_json(read)["worktree"]["suspects"] == [said]
 
 
 def test_a_committed_secret_is_not_named_again(plain: Store, main_checkout: Checkout) -> None:
@@ -135,9 +135,9 @@ def test_a_settled_one_is_named_no_more(plain: Store, main_checkout: Checkout, h
     before = plain.save("a-complete")
     assert before.worktree is not None
     first = before.worktree.suspects[0]
-    settled = Settled(inside(plain).repository)
-    assert settled.settle(getattr(first, how))
-    assert not settled.settle(getattr(first, how))
+    settled = SettledSecrets(checkpoints_of_store(plain).repository)
+    assert settled.mark_as_harmless(getattr(first, how))
+    assert not settled.mark_as_harmless(getattr(first, how))
     main_checkout.write("c", "so that it is another snapshot")
     after = plain.save("b-complete")
     assert after.worktree is not None
@@ -152,13 +152,13 @@ def test_a_settled_one_is_named_no_more(plain: Store, main_checkout: Checkout, h
 def test_a_digest_is_of_this_clone_and_its_key_for_nobody_else(
     plain: Store, main_checkout: Checkout
 ) -> None:
-    repository = inside(plain).repository
-    one = Settled(repository).digest(b"hunter2")
-    assert Settled(repository).digest(b"hunter2") == one
+    repository = checkpoints_of_store(plain).repository
+    one = SettledSecrets(repository).digest(b"hunter2")
+    assert SettledSecrets(repository).digest(b"hunter2") == one
     key = main_checkout.main / ".git/ckpt/secret-key"
     assert key.stat().st_mode & 0o777 == 0o600
     key.unlink()
-    assert Settled(repository).digest(b"hunter2") != one
+    assert SettledSecrets(repository).digest(b"hunter2") != one
 
 
 def test_a_key_that_a_power_cut_has_emptied_is_made_anew(
@@ -171,15 +171,15 @@ def test_a_key_that_a_power_cut_has_emptied_is_made_anew(
     key = main_checkout.main / ".git/ckpt/secret-key"
     key.parent.mkdir(exist_ok=True)
     key.touch()
-    repository = inside(plain).repository
-    one = Settled(repository).digest(b"hunter2")
+    repository = checkpoints_of_store(plain).repository
+    one = SettledSecrets(repository).digest(b"hunter2")
     assert one != hashlib.blake2b(b"hunter2", digest_size=8).hexdigest()
     assert key.stat().st_size == 32
-    assert Settled(repository).digest(b"hunter2") == one
+    assert SettledSecrets(repository).digest(b"hunter2") == one
 
 
 def test_a_path_with_a_line_break_settles_itself_alone(plain: Store) -> None:
-    settled = Settled(inside(plain).repository)
-    settled.settle("a\npath b")
+    settled = SettledSecrets(checkpoints_of_store(plain).repository)
+    settled.mark_as_harmless("a\npath b")
     assert settled.is_settled("a\npath b", "0" * 16)
     assert not settled.is_settled("b", "0" * 16)

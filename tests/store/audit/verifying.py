@@ -8,10 +8,10 @@ from pathlib import Path
 
 from gitckpt import Checkpoint, Report, Store
 from gitckpt.model import codec, times
-from gitckpt.store.audit.verification import verify
+from gitckpt.store.audit.verification import verify_repository
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import ref_names
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout, Clock, repository_of
 
 RUN = "20270115-080000-work"
@@ -20,7 +20,7 @@ RUN = "20270115-080000-work"
 def look(checkout: Checkout, *, repair: bool = False, adapter: str = "plumbing") -> Report:
     """Verify the repository of a checkout with a store that recorded nothing."""
     with Store(Checkpoints(repository_of(checkout), adapter=adapter, clock=Clock())) as store:
-        return verify(inside(store), repair=repair)
+        return verify_repository(checkpoints_of_store(store), repair=repair)
 
 
 def told(report: Report) -> list[tuple[str, str, str]]:

@@ -19,7 +19,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.store.config import settings
 from gitckpt.store.config.settings import KEYS, Settings, SettingsReader
 from gitckpt.store.snapshot.limits import SECRETS
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout, allow, examples, repository_of
 from tests.stores import DAY, default_settings
 
@@ -41,13 +41,15 @@ def here(checkout: Checkout) -> Repository:
 def read(checkout: Checkout, text: str | None = None) -> Settings:
     if text is not None:
         checkout.write("gitckpt.toml", text)
-    found = settings.read(here(checkout))
+    found = settings.read_settings(here(checkout))
     return replace(found, limits=replace(found.limits, configured=None))
 
 
 def to_allow(found: Settings) -> list[str]:
     """Return the keys that do not apply as the file says."""
-    return list(found.loosened.values) if found.loosened is not None and found.notice else []
+    return (
+        list(found.loosened.values) if found.loosened is not None and found.loosening_notice else []
+    )
 
 
 @pytest.mark.sampled(2)
@@ -96,12 +98,12 @@ def test_which_value_is_the_tighter_one(
 def test_what_is_tighter_holds_beside_what_does_not(checkout: Checkout) -> None:
     found = read(checkout, LOOSE)
     assert to_allow(found) == LOOSENED
-    assert found.notice == LINE
+    assert found.loosening_notice == LINE
     assert found.policy == Policy(keep_last=500)
     assert found.limits == Limits(secrets=("*.mine", *SECRETS))
     allow(checkout)
     found = read(checkout)
-    assert found.notice == ""
+    assert found.loosening_notice == ""
     assert found.loosened is not None
     assert list(found.loosened.values) == LOOSENED
     assert found.policy == Policy(older_than=DAY, keep_last=500)
@@ -164,7 +166,7 @@ def test_what_is_not_allowed_is_never_looser_than_what_is_built_in(
         )
     allow(main_checkout)
     allowed = read(main_checkout)
-    assert allowed.notice == ""
+    assert allowed.loosening_notice == ""
     assert (allowed == found) == (found.loosened is None)
 
 
@@ -184,7 +186,7 @@ class TestWhatIsAllowed:
     def test_are_values_and_not_the_text_around_them(self, checkout: Checkout, text: str) -> None:
         read(checkout, LOOSE)
         allow(checkout)
-        assert read(checkout, text).notice == ""
+        assert read(checkout, text).loosening_notice == ""
 
     @pytest.mark.parametrize(
         "text",
@@ -205,7 +207,7 @@ class TestWhatIsAllowed:
         assert set(to_allow(found)) >= set(LOOSENED)
         assert found.policy.older_than == Policy().older_than
         assert found.limits.include == ()
-        assert read(checkout, LOOSE).notice == ""
+        assert read(checkout, LOOSE).loosening_notice == ""
 
     def test_asks_again_where_git_config_stops_to_overrule_a_value(
         self, checkout: Checkout
@@ -213,7 +215,7 @@ class TestWhatIsAllowed:
         checkout.git("config", "ckpt.olderThan", "90d")
         assert to_allow(read(checkout, LOOSE)) == LOOSENED[1:]
         allow(checkout)
-        assert read(checkout).notice == ""
+        assert read(checkout).loosening_notice == ""
         checkout.git("config", "--unset", "ckpt.olderThan")
         assert to_allow(read(checkout)) == LOOSENED
         assert read(checkout).policy.older_than == 30 * DAY
@@ -224,9 +226,9 @@ class TestWhatIsAllowed:
         main_checkout.git("worktree", "add", "--quiet", str(tmp_path / "other"))
         other = Checkout(tmp_path / "other", main_checkout.path)
         read(main_checkout, LOOSE)
-        assert read(other, LOOSE).notice != ""
+        assert read(other, LOOSE).loosening_notice != ""
         allow(main_checkout)
-        assert read(other).notice == ""
+        assert read(other).loosening_notice == ""
 
     def test_is_forgotten_with_the_private_directory_and_by_a_clone(
         self, main_checkout: Checkout, tmp_path: Path
@@ -234,10 +236,10 @@ class TestWhatIsAllowed:
         main_checkout.commit("loose", **{"gitckpt.toml": LOOSE})
         allow(main_checkout)
         main_checkout.git("clone", "--quiet", ".", str(tmp_path / "clone"))
-        assert read(Checkout(tmp_path / "clone")).notice != ""
+        assert read(Checkout(tmp_path / "clone")).loosening_notice != ""
         assert settings.remove_approvals(here(main_checkout))
         assert not settings.remove_approvals(here(main_checkout))
-        assert read(main_checkout).notice != ""
+        assert read(main_checkout).loosening_notice != ""
 
     def test_is_noted_for_its_user_alone(self, main_checkout: Checkout) -> None:
         before = os.umask(0)
@@ -266,7 +268,7 @@ class TestWhatIsAllowed:
                     call()
         else:
             allow(main_checkout)
-            assert read(main_checkout).notice == ""
+            assert read(main_checkout).loosening_notice == ""
 
     def test_a_link_in_place_of_the_note_is_not_followed(
         self, main_checkout: Checkout, tmp_path: Path
@@ -278,7 +280,7 @@ class TestWhatIsAllowed:
         (Path(here(main_checkout).make_private_dir()) / settings.APPROVAL_FILE).symlink_to(
             elsewhere
         )
-        assert read(main_checkout).notice == LINE
+        assert read(main_checkout).loosening_notice == LINE
         with pytest.raises(CkptError, match="cannot write "):
             allow(main_checkout)
         assert elsewhere.read_text() == found.loosened.digest
@@ -295,7 +297,7 @@ class TestWhatIsAllowed:
             each.start()
         for each in others:
             each.join()
-        assert settings.approved_digests(here(main_checkout)) == set(digests)
+        assert settings.read_approved_digests(here(main_checkout)) == set(digests)
 
     def test_init_allows_nothing_that_was_there(self, main_checkout: Checkout) -> None:
         main_checkout.write("gitckpt.toml", LOOSE)
@@ -380,25 +382,25 @@ class TestRules:
         told: list[str] = []
         rules = SettingsReader(here(checkout), told.append)
         for _ in range(2):
-            assert rules.read().policy == Policy(keep_last=500)
+            assert rules.read_settings().policy == Policy(keep_last=500)
         assert told == [LINE]
         allow(checkout)
-        assert rules.read().policy == Policy(older_than=DAY, keep_last=500)
+        assert rules.read_settings().policy == Policy(older_than=DAY, keep_last=500)
         assert told == [LINE]
 
     def test_what_loosens_nothing_is_not_spoken_of(self, checkout: Checkout) -> None:
         checkout.write("gitckpt.toml", default_settings())
         told: list[str] = []
-        SettingsReader(here(checkout), told.append).read()
+        SettingsReader(here(checkout), told.append).read_settings()
         assert told == []
 
     def test_each_worktree_has_its_own(
         self, main_checkout: Checkout, make_store: Callable[..., Store], tmp_path: Path
     ) -> None:
         main_checkout.write("gitckpt.toml", LOOSE)
-        store = inside(make_store(main_checkout))
-        assert store.rules.read().notice != ""
+        store = checkpoints_of_store(make_store(main_checkout))
+        assert store.settings_reader.read_settings().loosening_notice != ""
         other = Checkout(tmp_path / "other", main_checkout.path)
         main_checkout.git("worktree", "add", "--quiet", str(other.path))
-        with store.seen_from(here(other), "plumbing") as seen:
-            assert seen.rules.read().notice == ""
+        with store.open_store_for(here(other), "plumbing") as seen:
+            assert seen.settings_reader.read_settings().loosening_notice == ""

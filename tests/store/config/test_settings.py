@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt import CkptError, ConfigError, Limits, Policy, UsageError
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.store.config import settings
 from gitckpt.store.config.settings import Settings
 from gitckpt.store.snapshot.limits import SECRETS
@@ -37,8 +37,8 @@ DEFAULT = Settings(
 def read(checkout: Checkout) -> Settings:
     """Return the settings with all of the file allowed."""
     allow(checkout)
-    found = settings.read(discover(str(checkout.path)))
-    found.require_correct()
+    found = settings.read_settings(discover_repository(str(checkout.path)))
+    found.require_valid_settings()
     return replace(found, loosened=None)
 
 
@@ -47,7 +47,7 @@ class TestReading:
         assert read(checkout) == DEFAULT
 
     def test_the_template_says_what_the_default_is(self, checkout: Checkout) -> None:
-        checkout.write("gitckpt.toml", settings.template())
+        checkout.write("gitckpt.toml", settings.settings_template())
         assert read(checkout) == DEFAULT
 
     def test_the_file(self, checkout: Checkout) -> None:
@@ -104,11 +104,7 @@ class TestReading:
     @pytest.mark.parametrize(
         ("text", "message", "hint"),
         [
-            (
-                "[retention\n",
-                "1: not TOML: Expected ']' at the end of a table declaration",
-                None,
-            ),
+            ("[retention\n", "1: not TOML: Expected ']' at the end of a table declaration", None),
             ("\n[retntion]\n", "2: unknown key 'retntion' in the file", "did you mean retention?"),
             (
                 "keep_last = 3\n",
@@ -234,13 +230,13 @@ class TestReading:
     def test_the_lines_of_a_file_without_mistakes_are_not_looked_for(
         self, main_checkout: Checkout
     ) -> None:
-        main_checkout.write("gitckpt.toml", settings.template())
+        main_checkout.write("gitckpt.toml", settings.settings_template())
         code = (
             "import sys; from gitckpt.store.config import settings; "
             "from gitckpt.git.repository import discover\n"
         )
         code += (
-            "settings.read(discover(sys.argv[1])); "
+            "settings.read_settings(discover(sys.argv[1])); "
             "print('gitckpt.store.config.lines' in sys.modules)"
         )
         command = [sys.executable, "-c", code, str(main_checkout.path)]
@@ -314,7 +310,7 @@ secrets = ["mine"]
         main_checkout.write("gitckpt.toml", self.FILE.replace("soon", "9d"))
         allow(main_checkout)
         main_checkout.write("gitckpt.toml", self.FILE)
-        found = settings.read(discover(str(main_checkout.path)))
+        found = settings.read_settings(discover_repository(str(main_checkout.path)))
         assert found.policy == Policy(keep_last=500)
         limits = Limits(max_file_size=1_000_000, secrets=("mine", *SECRETS))
         assert replace(found.limits, configured=None) == limits
@@ -330,16 +326,20 @@ secrets = ["mine"]
         main_checkout.commit("settings", **{"gitckpt.toml": text})
         for text in ("<<<<<<< HEAD\n", "[retention]\nkeep_last = 300\nnext = 1\n"):
             main_checkout.write("gitckpt.toml", text)
-            assert settings.read(discover(str(main_checkout.path))).policy == Policy(keep_last=500)
+            assert settings.read_settings(
+                discover_repository(str(main_checkout.path))
+            ).policy == Policy(keep_last=500)
         main_checkout.commit("broken", **{"gitckpt.toml": "<<<<<<< HEAD\n"})
-        assert settings.read(discover(str(main_checkout.path))).policy == Policy()
+        assert (
+            settings.read_settings(discover_repository(str(main_checkout.path))).policy == Policy()
+        )
 
     def test_a_bad_value_in_git_config_leaves_the_others(self, main_checkout: Checkout) -> None:
         main_checkout.write("gitckpt.toml", "[retention]\nkeep_last = 3\n")
         allow(main_checkout)
         main_checkout.git("config", "ckpt.keepLast", "many")
         main_checkout.git("config", "ckpt.olderThan", "1d")
-        found = settings.read(discover(str(main_checkout.path)))
+        found = settings.read_settings(discover_repository(str(main_checkout.path)))
         assert found.policy == Policy(older_than=DAY)
         assert found.problem == (
             "ckpt.keeplast in git config must be a whole number from 0 on, not 'many'; "
@@ -351,7 +351,10 @@ class TestWriting:
     def test_a_new_file(self, tmp_path: Path) -> None:
         path = tmp_path / "gitckpt.toml"
         assert settings.write_template(str(path))
-        assert (path.read_text(), settings.is_template(str(path))) == (settings.template(), True)
+        assert (path.read_text(), settings.is_unchanged_template(str(path))) == (
+            settings.settings_template(),
+            True,
+        )
         assert not settings.write_template(str(path))
 
     def test_comments_values_and_line_ends_stay(self, tmp_path: Path) -> None:
@@ -362,7 +365,10 @@ class TestWriting:
         )
         path.write_bytes(mine.encode())
         assert not settings.write_template(str(path))
-        assert (path.read_bytes(), settings.is_template(str(path))) == (mine.encode(), False)
+        assert (path.read_bytes(), settings.is_unchanged_template(str(path))) == (
+            mine.encode(),
+            False,
+        )
 
     def test_a_missing_table_is_added(self, main_checkout: Checkout) -> None:
         path = main_checkout.write("gitckpt.toml", "# only a comment\n")
@@ -374,9 +380,9 @@ class TestWriting:
     def test_an_example_of_a_pipeline_is_added(self, main_checkout: Checkout) -> None:
         mine = "[snapshot]\r\n[retention] # here\r\nkeep_last = 7\r\n"
         path = main_checkout.write("gitckpt.toml", mine)
-        example = settings.template()[settings.template().index("\n# Phases") :].replace(
-            "\n", "\r\n"
-        )
+        example = settings.settings_template()[
+            settings.settings_template().index("\n# Phases") :
+        ].replace("\n", "\r\n")
         assert settings.write_template(str(path))
         assert path.read_bytes().decode() == mine + example
         assert not settings.write_template(str(path))
@@ -420,11 +426,11 @@ class TestSettingsOfGitInATrackedFile:
         including.git("worktree", "add", "--quiet", str(tmp_path / "linked"))
         including.git("add", "shared.cfg")
         for place in (including.path, tmp_path / "linked"):
-            found = settings.read(discover(str(place)))
+            found = settings.read_settings(discover_repository(str(place)))
             assert (found.policy, found.worktree_dir) == (Policy(), None)
 
     def test_one_that_is_not_tracked_is_the_users_own(self, including: Checkout) -> None:
-        found = settings.read(discover(str(including.path)))
+        found = settings.read_settings(discover_repository(str(including.path)))
         assert found.worktree_dir == "/elsewhere"
 
     def test_the_users_own_file_counts_where_the_home_directory_is_a_repository(
@@ -433,7 +439,7 @@ class TestSettingsOfGitInATrackedFile:
         home = make_checkout(str(sealed))
         home.git("config", "--global", "ckpt.worktreeDir", "/elsewhere")
         home.git("add", ".gitconfig")
-        assert settings.read(discover(str(sealed))).worktree_dir == "/elsewhere"
+        assert settings.read_settings(discover_repository(str(sealed))).worktree_dir == "/elsewhere"
 
     def test_doctor_names_them(self, including: Checkout, make_store: MakeStore) -> None:
         including.git("add", "shared.cfg")

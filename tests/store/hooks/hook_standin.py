@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 from gitckpt import Finding, Installation, Store
-from gitckpt.git.repository import discover
-from gitckpt.store.hooks.files import PACKAGE_DIR, Pin
-from gitckpt.store.hooks.installation import inspect, install
+from gitckpt.git.repository import discover_repository
+from gitckpt.store.hooks.files import PACKAGE_DIR, PinnedPython
+from gitckpt.store.hooks.installation import inspect_hooks, install_hooks
 from tests.conftest import Checkout
 
 OLD = (2, 39, 5)
@@ -61,8 +61,8 @@ class StandIn:
         python: str = sys.executable,
     ) -> Installation:
         """Install hooks that run this package, as `Store.install` does for gitckpt."""
-        repository = discover(str(place.path if isinstance(place, Checkout) else place))
-        return install(
+        repository = discover_repository(str(place.path if isinstance(place, Checkout) else place))
+        return install_hooks(
             repository, version=version, mode=mode, python=python, package_dir=str(self.dir)
         )
 
@@ -73,13 +73,13 @@ class StandIn:
         python: str = sys.executable,
     ) -> list[Finding]:
         """Return the findings about the hooks, as `Store.examine` does for gitckpt's."""
-        repository = discover(str(place.path if isinstance(place, Checkout) else place))
-        return inspect(repository, version=version, python=python, package_dir=str(self.dir))
+        repository = discover_repository(str(place.path if isinstance(place, Checkout) else place))
+        return inspect_hooks(repository, version=version, python=python, package_dir=str(self.dir))
 
     @staticmethod
-    def of(python: str, directory: str) -> Pin:
+    def of(python: str, directory: str) -> PinnedPython:
         """Return the pin of another interpreter and package."""
-        return Pin(python, directory)
+        return PinnedPython(python, directory)
 
     def block(self, event: str, *, created: bool = False) -> bytes:
         return self.of(sys.executable, str(self.dir)).block(event, created=created)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gitckpt import hook
 from gitckpt.store.hooks import files
-from gitckpt.store.hooks.files import PACKAGE_DIR, Pin
+from gitckpt.store.hooks.files import PACKAGE_DIR, PinnedPython
 from tests.conftest import Checkout, examples
 from tests.store.hooks.hook_standin import StandIn, everything, hooks_of, put_hook, uninstall
 from tests.stores import HOOKS
@@ -51,7 +51,9 @@ class TestBlock:
         self, standin: StandIn, tmp_path: Path
     ) -> None:
         script = tmp_path / "script"
-        script.write_bytes(Pin("/nowhere/python", "/nowhere").block("post-commit") + b"\necho on\n")
+        script.write_bytes(
+            PinnedPython("/nowhere/python", "/nowhere").block("post-commit") + b"\necho on\n"
+        )
         run = subprocess.run(
             f"exec 2>&-; sh -e {shlex.quote(str(script))}",
             shell=True,
@@ -61,13 +63,14 @@ class TestBlock:
         assert (run.returncode, run.stdout) == (0, b"on\n")
 
     def test_what_runs_can_be_read_back(self, standin: StandIn) -> None:
-        pin = Pin("/opt/my python's/bin/python", "/opt/lib\nwith -I # and 'quotes'")
+        pin = PinnedPython("/opt/my python's/bin/python", "/opt/lib\nwith -I # and 'quotes'")
         assert [
-            files.parse_pin(os.fsdecode(pin.block(event, created=True))) for event in HOOKS
+            files.parse_pinned_python(os.fsdecode(pin.block(event, created=True)))
+            for event in HOOKS
         ] == [pin] * 5
-        assert [files.parse_pin(pin.command(event)) for event in HOOKS] == [pin] * 5
-        assert files.parse_pin("git ckpt hook post-commit") is None
-        assert files.parse_pin("it's") is None
+        assert [files.parse_pinned_python(pin.make_command(event)) for event in HOOKS] == [pin] * 5
+        assert files.parse_pinned_python("git ckpt hook post-commit") is None
+        assert files.parse_pinned_python("it's") is None
 
     def test_a_wheel_brings_its_templates_along(self, tmp_path: Path) -> None:
         site = tmp_path / "site-packages"
@@ -80,14 +83,14 @@ class TestBlock:
         (site / "hooks" / "block.sh").write_text("somebody else's package")
         code = (
             "from gitckpt.store.hooks import files; "
-            "print(files.Pin('/p', '/d').block('e').decode())"
+            "print(files.PinnedPython('/p', '/d').block('e').decode())"
         )
         code = f"import sys; sys.path.insert(0, sys.argv[1]); {code}"
         shutil.copytree(os.path.join(PACKAGE_DIR, "hooks"), site / "gitckpt" / "hooks")
         run = subprocess.run(
             [sys.executable, "-I", "-c", code, site], capture_output=True, check=True, text=True
         )
-        assert run.stdout == Pin("/p", "/d").block("e").decode() + "\n"
+        assert run.stdout == PinnedPython("/p", "/d").block("e").decode() + "\n"
 
     def test_the_text_in_full(self) -> None:
         code = """\
@@ -105,7 +108,7 @@ fi
             "what you change in here is lost.\n"
         )
         created = "# This file was created by `git ckpt init`.\n"
-        pin = Pin("/p/python", "/a b")
+        pin = PinnedPython("/p/python", "/a b")
         assert (
             pin.block("post-merge").decode()
             == f"# >>> gitckpt >>>\n{comment}{code}# <<< gitckpt <<<"
@@ -118,7 +121,7 @@ fi
             pin.block("post-merge", created=True).decode()
             == f"# >>> gitckpt >>>\n{created}{comment}{sourced}# <<< gitckpt <<<"
         )
-        assert pin.command("post-merge") == f"gitckpt() {{\n{code}}}\ngitckpt"
+        assert pin.make_command("post-merge") == f"gitckpt() {{\n{code}}}\ngitckpt"
 
 
 HOOK_TEXTS = st.builds(
@@ -163,21 +166,21 @@ class TestBytes:
         file = files.HookFile("/hooks/post-commit", text, mode, "")
         if file.block is not None or file.obstacle:
             return
-        old, new = Pin("/old/python", "/old"), Pin("/new/python", "/new lib")
-        change = file.with_block("post-commit", old)
+        old, new = PinnedPython("/old/python", "/old"), PinnedPython("/new/python", "/new lib")
+        change = file.add_block("post-commit", old)
         assert change is not None
         assert change.data is not None
         installed = files.HookFile(file.path, change.data, change.mode, "")
         assert installed.block == old.block("post-commit")
-        assert installed.with_block("post-commit", old) is None
-        renewed = installed.with_block("post-commit", new)
+        assert installed.add_block("post-commit", old) is None
+        renewed = installed.add_block("post-commit", new)
         assert renewed is not None
         assert renewed.data is not None
         assert renewed.data == change.data.replace(
             old.block("post-commit"), new.block("post-commit")
         )
         for data in (change.data, renewed.data):
-            back = files.HookFile(file.path, data, mode, "").without_block("post-commit")
+            back = files.HookFile(file.path, data, mode, "").remove_block("post-commit")
             assert back is not None
             assert (back.data, back.mode) == (text, mode)
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from gitckpt import CkptError, GitError, RepositoryError, UsageError
-from gitckpt.git.command import require_git
-from gitckpt.git.repository import discover
+from gitckpt.git.command import require_git_version
+from gitckpt.git.repository import discover_repository
 from gitckpt.store.hooks import files as hook_files
-from gitckpt.store.hooks.files import FileChange
-from gitckpt.store.hooks.installation import install
+from gitckpt.store.hooks.files import HookFileChange
+from gitckpt.store.hooks.installation import install_hooks
 from tests.conftest import Checkout
 from tests.store.hooks.hook_standin import (
     USER_TEXT,
@@ -97,11 +97,11 @@ class TestFailures:
         files = [hook_files.read_hook(str(tmp_path / name)) for name in HOOKS]
         new = [b"new", None, b"created", b"in the way of a directory"]
         changes = [
-            FileChange(file, data, 0o755, "") for file, data in zip(files, new, strict=False)
+            HookFileChange(file, data, 0o755, "") for file, data in zip(files, new, strict=False)
         ]
         before = {path.name: path.lstat().st_mode for path in tmp_path.iterdir()}
         with pytest.raises(RepositoryError) as caught, ExitStack() as undo:
-            hook_files.apply_changes(changes, undo)
+            hook_files.apply_file_changes(changes, undo)
         assert caught.value.message == f"cannot write {tmp_path}/post-rewrite: Is a directory"
         assert {path.name: path.lstat().st_mode for path in tmp_path.iterdir()} == before
         assert ((tmp_path / "post-commit").read_text(), (tmp_path / "post-merge").read_text()) == (
@@ -153,7 +153,9 @@ def test_a_disk_that_fails_to_flush_leaves_no_setting_behind(
         with monkeypatch.context() as once:
             once.setattr(os, "fsync", fails)
             try:
-                install(discover(str(main_checkout.path)), version=require_git())
+                install_hooks(
+                    discover_repository(str(main_checkout.path)), version=require_git_version()
+                )
             except CkptError:
                 assert main_checkout.git("config", "--local", "--list") == before, at
             else:

@@ -20,7 +20,7 @@ from gitckpt.model import times
 from gitckpt.model.values import replace
 from gitckpt.store.leases import leases
 from gitckpt.store.leases.leases import Leases
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.store.conftest import RUN
 
 READY = (
@@ -33,7 +33,7 @@ READY = (
 @pytest.fixture
 def desk(plain: Store) -> Leases:
     """The leases of a repository, by the wall clock."""
-    found = inside(plain).leases
+    found = checkpoints_of_store(plain).leases
     found.clock = times.now
     return found
 
@@ -56,18 +56,18 @@ def start() -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
 
 def driven_by(desk: Leases, process: subprocess.Popen[bytes], **changes: Any) -> Lease:
     """Make a lease name the given process as the driver of the run."""
-    desk.acquire(RUN, "one")
+    desk.acquire_lease(RUN, "one")
     found = desk.read(RUN)
     assert found is not None
     lease = replace(
         found[1],
-        **{"pid": process.pid, "started": filesystem.process_start(process.pid), **changes},
+        **{"pid": process.pid, "started": filesystem.read_process_start(process.pid), **changes},
     )
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(f"{desk._files._lock_path(lease)}\n".encode())
     process.stdout.readline()
-    desk.swap(lease, found[0], is_ours=True)
+    desk.replace_lease(lease, found[0], is_ours=True)
     return lease
 
 
@@ -108,11 +108,10 @@ def test_one_that_takes_its_time_is_told_of(
         f"the driver stops at its next check; see: git ckpt status {RUN}",
     )
     driver.send_signal(signal.SIGSTOP)
-    while not filesystem.is_stopped(driver.pid):
+    while not filesystem.is_process_stopped(driver.pid):
         time.sleep(0.01)
     with pytest.raises(
-        CkptError,
-        match=f"^run {RUN} was asked to stop, but its process {driver.pid} is stalled$",
+        CkptError, match=f"^run {RUN} was asked to stop, but its process {driver.pid} is stalled$"
     ):
         plain.cancel(RUN)
 
@@ -120,12 +119,12 @@ def test_one_that_takes_its_time_is_told_of(
 def test_a_program_neither_ends_itself_nor_waits_for_itself(
     plain: Store, desk: Leases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hold = desk.acquire(RUN, "one")
+    hold = desk.acquire_lease(RUN, "one")
     monkeypatch.setattr(
         leases, "os", SimpleNamespace(**{**vars(os), "kill": lambda *_: pytest.fail("signalled")})
     )
     assert plain.cancel(RUN)
-    hold.check()
+    hold.require_lease_held()
     assert hold.lease.cancelled
 
 
@@ -148,23 +147,23 @@ def test_nobody_is_signalled_but_the_process_that_took_the_lease(
 ) -> None:
     lease = driven_by(desk, start(), **changes)
     # The lease is held, whatever its document says.
-    monkeypatch.setattr(Leases, "cancel", lambda *_: (desk.current_oid(RUN), lease))
+    monkeypatch.setattr(Leases, "mark_cancelled", lambda *_: (desk.current_lease_oid(RUN), lease))
     monkeypatch.setattr(
         leases, "os", SimpleNamespace(**{**vars(os), "kill": lambda *_: pytest.fail("signalled")})
     )
-    monkeypatch.setattr(leases, "_await_end", lambda *_: None)
-    assert leases.cancel(desk, RUN, wait=1, tell=lambda _: None)
+    monkeypatch.setattr(leases, "_await_driver_end", lambda *_: None)
+    assert leases.cancel_driver(desk, RUN, wait=1, tell=lambda _: None)
 
 
 def test_a_process_that_only_a_fetched_lease_names_is_not_signalled(
     plain: Store, desk: Leases, start: Callable[[], subprocess.Popen[bytes]]
 ) -> None:
     innocent = start()
-    hold = desk.acquire(RUN, "one")
+    hold = desk.acquire_lease(RUN, "one")
     fetched = replace(
-        hold.lease, token=2, pid=innocent.pid, started=filesystem.process_start(innocent.pid)
+        hold.lease, token=2, pid=innocent.pid, started=filesystem.read_process_start(innocent.pid)
     )
-    desk.swap(fetched, hold.update().old)
+    desk.replace_lease(fetched, hold.make_lease_update().old)
     # Like the lease before it, the one that `cancel` writes is another process's.
     for _ in range(2):
         with pytest.raises(
@@ -193,7 +192,7 @@ def test_a_process_that_cannot_be_signalled(
         raise refusal
 
     monkeypatch.setattr(leases, "os", SimpleNamespace(**{**vars(os), "kill": refuse}))
-    assert leases.cancel(desk, RUN, wait=10, tell=heard.append)
+    assert leases.cancel_driver(desk, RUN, wait=10, tell=heard.append)
     assert (
         heard
         == [f"process {lease.pid} belongs to another user: run {RUN} stops at the next check"][

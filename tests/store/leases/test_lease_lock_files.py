@@ -19,9 +19,9 @@ import pytest
 from gitckpt import InvalidCheckpoint, Lease, LeaseHeld, LeaseLost, Run, Store
 from gitckpt.git.lock import is_locked
 from gitckpt.store.leases import leases
-from gitckpt.store.leases.leases import MOST_TOKENS, render
+from gitckpt.store.leases.leases import MOST_TOKENS, render_lease
 from gitckpt.store.retention import sweep
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.cli.conftest import Spawn, spawn
 from tests.conftest import Checkout
 from tests.house_rules import PROJECT
@@ -111,9 +111,9 @@ def test_a_container_that_is_gone_keeps_nobody_waiting(
 LEAVE = """
 import os, subprocess, sys, time
 from gitckpt import Store
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 with Store.open() as store:
-    inside(store).leases.acquire(sys.argv[1], "one")
+    checkpoints_of_store(store).leases.acquire_lease(sys.argv[1], "one")
     started = subprocess.Popen(["sleep", "60"], close_fds=False).pid
     reader, writer = os.pipe()
     forked = os.fork()
@@ -139,7 +139,7 @@ def test_what_a_driver_started_or_forked_does_not_keep_its_lock(main_checkout: C
             (path,) = lock_files(main_checkout)
             assert is_locked(str(path)) is False
             with Store.open(main_checkout.path) as store:
-                hold_run(store, RUN, "two").release()
+                hold_run(store, RUN, "two").release_lease()
         finally:
             for child in children:
                 os.kill(child, signal.SIGKILL)
@@ -147,14 +147,14 @@ def test_what_a_driver_started_or_forked_does_not_keep_its_lock(main_checkout: C
 
 def test_a_process_has_one_lock_file_however_many_leases_it_has(main_checkout: Checkout) -> None:
     with Store.open(main_checkout.path) as store:
-        desk = inside(store).leases
-        holds, _ = desk.acquire_all(
+        desk = checkpoints_of_store(store).leases
+        holds, _ = desk.acquire_leases(
             [f"20270115-08000{number}-many" for number in range(4)], "expire"
         )
         (path,) = lock_files(main_checkout)
         for hold in holds.values():
             assert is_locked(str(path))
-            hold.release()
+            hold.release_lease()
         assert lock_files(main_checkout) == []
 
 
@@ -166,13 +166,13 @@ def test_a_lock_file_that_was_deleted_is_not_made_again(main_checkout: Checkout)
     with Store.open(main_checkout.path) as store:
         hold = hold_run(store, RUN, "one")
         shutil.rmtree(main_checkout.path / ".git" / "ckpt")
-        hold.renew()
+        hold.renew_lease()
         assert lock_files(main_checkout) == []
         with pytest.raises(
             LeaseHeld, match="on another machine; unless renewed, the lease ends at"
         ):
             hold_run(store, RUN, "two")
-        hold.release()
+        hold.release_lease()
 
 
 def test_maintenance_deletes_the_lock_files_of_the_dead(main_checkout: Checkout) -> None:
@@ -181,18 +181,20 @@ def test_maintenance_deletes_the_lock_files_of_the_dead(main_checkout: Checkout)
         (mine,) = lock_files(main_checkout)
         dead = mine.parent / f"driver.7.{'ab' * 20}"
         dead.touch()
-        assert sweep.sweep_files(inside(store).repository) == []
+        assert sweep.delete_leftover_files(checkpoints_of_store(store).repository) == []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sweep, "LONGEST", -1)
-            assert sweep.sweep_files(inside(store).repository) == [str(dead)]
-        hold.release()
+            assert sweep.delete_leftover_files(checkpoints_of_store(store).repository) == [
+                str(dead)
+            ]
+        hold.release_lease()
 
 
 def forged(checkout: Checkout, lease: Lease, **changes: object) -> None:
     """Let a ref hold a lease as a fetch brings it."""
     from dataclasses import replace
 
-    data = render(replace(lease, **changes)).decode()  # type: ignore[arg-type]
+    data = render_lease(replace(lease, **changes)).decode()  # type: ignore[arg-type]
     oid = checkout.git("hash-object", "-w", "--stdin", data=data).strip()
     checkout.git("update-ref", "refs/ckpt/leases/" + lease.run, oid)
 
@@ -204,7 +206,7 @@ def test_a_lease_with_a_token_that_nobody_has_is_taken_over(
     with Store.open(main_checkout.path) as store:
         with Run.start(store, "a run") as run:
             run.pause()
-            lease = inside(store).leases.read(run.id)
+            lease = checkpoints_of_store(store).leases.read(run.id)
         assert lease is not None
         forged(main_checkout, lease[1], token=token, released=None)
         (finding,) = store.verify().findings
@@ -227,8 +229,8 @@ def test_a_driver_whose_lease_was_replaced_by_no_lease_has_lost_it(main_checkout
         hold = hold_run(store, RUN, "one")
         forged(main_checkout, hold.lease, token=MOST_TOKENS)
         with pytest.raises(LeaseLost, match="was replaced by an invalid one"):
-            hold.renew()
-        hold.close(is_over=True)
+            hold.renew_lease()
+        hold.release_process_lock(is_over=True)
 
 
 def test_what_a_fetched_lease_of_the_same_token_says_of_its_process_is_not_taken_over(
@@ -237,13 +239,13 @@ def test_what_a_fetched_lease_of_the_same_token_says_of_its_process_is_not_taken
     with Store.open(main_checkout.path) as store:
         hold = hold_run(store, RUN, "one")
         forged(main_checkout, hold.lease, pid=1, host="evil", cancelled=True)
-        hold.check()
+        hold.require_lease_held()
         assert (hold.lease.pid, hold.lease.host, hold.lease.cancelled) == (
             os.getpid(),
             os.uname().nodename,
             True,
         )
-        hold.release()
+        hold.release_lease()
 
 
 def test_a_lease_lasts_ten_minutes_at_most_where_it_was_fetched(main_checkout: Checkout) -> None:

@@ -25,8 +25,8 @@ from gitckpt import (
 )
 from gitckpt.git import filesystem
 from gitckpt.store.leases import leases
-from gitckpt.store.leases.leases import LONGEST, Hold, Leases, parse, render
-from gitckpt.store.store import inside
+from gitckpt.store.leases.leases import LONGEST, HeldLease, Leases, parse_lease, render_lease
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import ROOT, RUN, MakeStore
 from tests.stores import SECOND, head_of, instant_of, ref_oid, timestamp, update_refs
@@ -40,22 +40,24 @@ STARTERS = 8
 @pytest.fixture
 def desk(plain: Store) -> Leases:
     """The leases of a repository."""
-    return inside(plain).leases
+    return checkpoints_of_store(plain).leases
 
 
-def elsewhere(desk: Leases, hold: Hold, **changes: str | int) -> Lease:
+def elsewhere(desk: Leases, hold: HeldLease, **changes: str | int) -> Lease:
     """Make a lease look as if another machine had taken it."""
     found = desk.read(hold.lease.run)
     assert found is not None
     moved = replace(found[1], host="another machine", boot="its boot", **changes)  # type: ignore[arg-type]
-    desk.swap(moved, found[0])
+    desk.replace_lease(moved, found[0])
     return moved
 
 
 def test_a_lease_says_who_drives_a_run(desk: Leases, plain: Store) -> None:
-    hold = desk.acquire(RUN, "git ckpt run ci")
+    hold = desk.acquire_lease(RUN, "git ckpt run ci")
     here = filesystem.this_host()
-    text = inside(plain).repository.git.text("cat-file", "blob", f"refs/ckpt/leases/{RUN}")
+    text = checkpoints_of_store(plain).repository.git.run_for_text(
+        "cat-file", "blob", f"refs/ckpt/leases/{RUN}"
+    )
     assert text.splitlines() == [
         "version = 1",
         f'run = "{RUN}"',
@@ -65,7 +67,7 @@ def test_a_lease_says_who_drives_a_run(desk: Leases, plain: Store) -> None:
         f'boot = "{here.boot}"',
         f'namespace = "{here.namespace}"',
         f"pid = {os.getpid()}",
-        f'started = "{filesystem.process_start(os.getpid())}"',
+        f'started = "{filesystem.read_process_start(os.getpid())}"',
         'acquired = "2027-01-15T08:00:01.000000Z"',
         'renewed = "2027-01-15T08:00:01.000000Z"',
         'expires = "2027-01-15T08:02:01.000000Z"',
@@ -74,9 +76,9 @@ def test_a_lease_says_who_drives_a_run(desk: Leases, plain: Store) -> None:
 
 
 def test_a_second_driver_is_told_who_the_first_one_is(desk: Leases) -> None:
-    desk.acquire(RUN, "git ckpt run ci")
+    desk.acquire_lease(RUN, "git ckpt run ci")
     with pytest.raises(LeaseHeld) as caught:
-        desk.acquire(RUN, "git ckpt resume")
+        desk.acquire_lease(RUN, "git ckpt resume")
     assert caught.value.exit_code == 11
     who = (
         f"git ckpt run ci on {filesystem.this_host().name}, process {os.getpid()}, renewed at "
@@ -84,13 +86,15 @@ def test_a_second_driver_is_told_who_the_first_one_is(desk: Leases) -> None:
     )
     assert caught.value.message == f"run {RUN} is driven by {who}"
     assert caught.value.hint == f"wait for that process, or: git ckpt cancel {RUN}"
-    assert desk.acquire(ANOTHER_RUN, "git ckpt resume").lease.token == 1, "each run has its own"
+    assert desk.acquire_lease(ANOTHER_RUN, "git ckpt resume").lease.token == 1, (
+        "each run has its own"
+    )
 
 
 def test_a_lease_that_was_given_back_is_taken_with_the_next_token(desk: Leases) -> None:
-    first = desk.acquire(RUN, "one")
-    first.release()
-    second = desk.acquire(RUN, "two")
+    first = desk.acquire_lease(RUN, "one")
+    first.release_lease()
+    second = desk.acquire_lease(RUN, "two")
     assert (second.lease.token, second.lease.holder) == (2, "two")
     assert second.predecessor is not None
     assert second.predecessor.released == "2027-01-15T08:00:02.000000Z"
@@ -102,27 +106,26 @@ def test_the_lease_of_a_dead_process_is_taken_over(desk: Leases, plain: Store) -
         "from gitckpt.git.repository import discover\n"
         "from gitckpt.store.checkpoints import Checkpoints\n"
         "store = Checkpoints(discover(sys.argv[2]), adapter='plumbing')\n"
-        "store.leases.acquire(sys.argv[3], 'the dead one')\nos.kill(os.getpid(), 9)\n"
+        "store.leases.acquire_lease(sys.argv[3], 'the dead one')\nos.kill(os.getpid(), 9)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, str(ROOT), str(plain.worktree), RUN],
-        check=False,
+        [sys.executable, "-c", script, str(ROOT), str(plain.worktree), RUN], check=False
     )
     assert done.returncode == -9
-    hold = desk.acquire(RUN, "the next")
+    hold = desk.acquire_lease(RUN, "the next")
     assert hold.lease.token == 2
     assert hold.predecessor is not None
     assert (hold.predecessor.holder, hold.predecessor.released) == ("the dead one", None)
 
 
 def test_a_process_that_got_the_number_of_a_dead_one_does_not_hold_its_lease(desk: Leases) -> None:
-    hold = desk.acquire(RUN, "one")
+    hold = desk.acquire_lease(RUN, "one")
     found = desk.read(RUN)
     assert found is not None
     taken = replace(found[1], started="1")
     path = left_by_a_dead_process(desk, taken)
-    desk.swap(taken, found[0], is_ours=True)
-    assert desk.acquire(RUN, "two").lease.token == 2
+    desk.replace_lease(taken, found[0], is_ours=True)
+    assert desk.acquire_lease(RUN, "two").lease.token == 2
     assert (hold.lease.token, path.exists()) == (1, True)
 
 
@@ -134,12 +137,12 @@ def left_by_a_dead_process(desk: Leases, lease: Lease) -> Path:
 
 
 def test_on_another_machine_only_an_expired_lease_is_taken_over(desk: Leases, clock: Clock) -> None:
-    hold = desk.acquire(RUN, "far away")
+    hold = desk.acquire_lease(RUN, "far away")
     elsewhere(desk, hold)
     with pytest.raises(LeaseHeld, match="far away on another machine"):
-        desk.acquire(RUN, "here")
+        desk.acquire_lease(RUN, "here")
     clock.instant += leases.LENGTH
-    assert desk.acquire(RUN, "here").lease.token == 2
+    assert desk.acquire_lease(RUN, "here").lease.token == 2
 
 
 @pytest.mark.parametrize(
@@ -148,14 +151,14 @@ def test_on_another_machine_only_an_expired_lease_is_taken_over(desk: Leases, cl
 def test_a_lease_of_another_boot_or_that_was_fetched_lasts_as_long_as_it_says(
     desk: Leases, clock: Clock, changes: dict[str, str], is_noted: bool
 ) -> None:
-    hold = desk.acquire(RUN, "one")
+    hold = desk.acquire_lease(RUN, "one")
     found = desk.read(RUN)
     assert found is not None
     lease = replace(found[1], pid=1, **changes)  # type: ignore[arg-type]
     left_by_a_dead_process(desk, lease)
-    desk.swap(lease, found[0], is_ours=is_noted)
+    desk.replace_lease(lease, found[0], is_ours=is_noted)
     with pytest.raises(LeaseHeld) as caught:
-        desk.acquire(RUN, "two")
+        desk.acquire_lease(RUN, "two")
     assert caught.value.message.endswith(
         ", on another machine; unless renewed, the lease ends at 2027-01-15T08:02:01.000000Z"
     )
@@ -164,33 +167,33 @@ def test_a_lease_of_another_boot_or_that_was_fetched_lasts_as_long_as_it_says(
         == f"then continue: git ckpt resume {RUN}; or stop the driver: git ckpt cancel {RUN}"
     )
     clock.instant += leases.LENGTH
-    assert desk.acquire(RUN, "two").lease.token == hold.lease.token + 1
+    assert desk.acquire_lease(RUN, "two").lease.token == hold.lease.token + 1
 
 
 def test_a_lease_ends_at_the_very_instant_that_it_names(desk: Leases, clock: Clock) -> None:
-    lease = elsewhere(desk, desk.acquire(RUN, "one"))
+    lease = elsewhere(desk, desk.acquire_lease(RUN, "one"))
     clock.step, clock.instant = 0, instant_of(lease.expires) - 1
-    assert desk.is_held(desk.current_oid(RUN) or "", lease)
+    assert desk.is_held(desk.current_lease_oid(RUN) or "", lease)
     clock.instant += 1
-    assert not desk.is_held(desk.current_oid(RUN) or "", lease)
+    assert not desk.is_held(desk.current_lease_oid(RUN) or "", lease)
 
 
 def test_a_run_is_free_while_nobody_who_is_alive_drives_it(desk: Leases, clock: Clock) -> None:
-    desk.require_free(RUN)
-    hold = desk.acquire(RUN, "one")
-    desk.require_free(ANOTHER_RUN)
+    desk.require_lease_free(RUN)
+    hold = desk.acquire_lease(RUN, "one")
+    desk.require_lease_free(ANOTHER_RUN)
     with pytest.raises(LeaseHeld) as caught:
-        desk.require_free(RUN)
+        desk.require_lease_free(RUN)
     assert (caught.value.message, caught.value.hint) == (
-        desk.held_error(desk.current_oid(RUN) or "", hold.lease).message,
-        desk.held_error(desk.current_oid(RUN) or "", hold.lease).hint,
+        desk.held_error(desk.current_lease_oid(RUN) or "", hold.lease).message,
+        desk.held_error(desk.current_lease_oid(RUN) or "", hold.lease).hint,
     )
     far = elsewhere(desk, hold)
     with pytest.raises(LeaseHeld) as caught:
-        desk.require_free(RUN)
-    assert caught.value.message == desk.held_error(desk.current_oid(RUN) or "", far).message
+        desk.require_lease_free(RUN)
+    assert caught.value.message == desk.held_error(desk.current_lease_oid(RUN) or "", far).message
     clock.instant += leases.LENGTH
-    desk.require_free(RUN)
+    desk.require_lease_free(RUN)
 
 
 class TestEndless:
@@ -198,17 +201,18 @@ class TestEndless:
 
     def test_it_counts_for_twenty_renewals(self, desk: Leases, clock: Clock) -> None:
         lease = replace(
-            elsewhere(desk, desk.acquire(RUN, "far away")), expires="9999-12-31T23:59:59.000000Z"
+            elsewhere(desk, desk.acquire_lease(RUN, "far away")),
+            expires="9999-12-31T23:59:59.000000Z",
         )
-        desk.swap(lease, desk.current_oid(RUN) or "")
+        desk.replace_lease(lease, desk.current_lease_oid(RUN) or "")
         assert round(20 * leases.RENEWAL * SECOND) == LONGEST
         end = instant_of(lease.renewed) + LONGEST
         assert lease.end == end
         with pytest.raises(LeaseHeld) as caught:
-            desk.acquire(RUN, "here")
+            desk.acquire_lease(RUN, "here")
         assert caught.value.hint == f"if that process is gone: git ckpt resume {RUN} --take-over"
         clock.instant = end
-        assert desk.acquire(RUN, "here").lease.token == 2
+        assert desk.acquire_lease(RUN, "here").lease.token == 2
 
     @pytest.mark.parametrize("ahead", [60 * SECOND, 0])
     def test_one_that_was_renewed_in_the_future_is_taken_over(
@@ -216,20 +220,20 @@ class TestEndless:
     ) -> None:
         renewed = clock.instant + LONGEST + ahead
         lease = replace(
-            elsewhere(desk, desk.acquire(RUN, "far away")),
+            elsewhere(desk, desk.acquire_lease(RUN, "far away")),
             renewed=timestamp(renewed),
             expires=timestamp(renewed + 9),
         )
-        desk.swap(lease, desk.current_oid(RUN) or "")
+        desk.replace_lease(lease, desk.current_lease_oid(RUN) or "")
         assert lease.is_endless(clock.instant) == bool(ahead)
         if ahead:
-            assert desk.acquire(RUN, "here", take_over=True).lease.token == 2
+            assert desk.acquire_lease(RUN, "here", take_over=True).lease.token == 2
         else:
             with pytest.raises(LeaseHeld, match="is driven by far away"):
-                desk.acquire(RUN, "here", take_over=True)
+                desk.acquire_lease(RUN, "here", take_over=True)
 
     def test_what_was_given_back_binds_nobody(self, desk: Leases, clock: Clock) -> None:
-        lease = replace(desk.acquire(RUN, "one").lease, expires="9999-12-31T23:59:59.000000Z")
+        lease = replace(desk.acquire_lease(RUN, "one").lease, expires="9999-12-31T23:59:59.000000Z")
         assert [
             replace(lease, released=said).is_endless(clock.instant)
             for said in (None, lease.renewed)
@@ -237,8 +241,8 @@ class TestEndless:
 
     def test_none_of_ours_is(self, desk: Leases, clock: Clock) -> None:
         with pytest.raises(UsageError, match="is too long"):
-            desk.acquire(RUN, "one", LONGEST + 1)
-        assert not desk.acquire(RUN, "one", LONGEST).lease.is_endless(clock.instant)
+            desk.acquire_lease(RUN, "one", LONGEST + 1)
+        assert not desk.acquire_lease(RUN, "one", LONGEST).lease.is_endless(clock.instant)
 
 
 LOCKER = (
@@ -248,7 +252,7 @@ LOCKER = (
 
 
 @pytest.fixture
-def other(desk: Leases) -> Iterator[tuple[subprocess.Popen[str], Hold]]:
+def other(desk: Leases) -> Iterator[tuple[subprocess.Popen[str], HeldLease]]:
     """A live process that holds the lease of the run."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
@@ -256,16 +260,18 @@ def other(desk: Leases) -> Iterator[tuple[subprocess.Popen[str], Hold]]:
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        hold = desk.acquire(RUN, "the other one")
-        lease = replace(hold.lease, pid=process.pid, started=filesystem.process_start(process.pid))
+        hold = desk.acquire_lease(RUN, "the other one")
+        lease = replace(
+            hold.lease, pid=process.pid, started=filesystem.read_process_start(process.pid)
+        )
         process.stdin.write(f"{desk._files._lock_path(lease)}\n")
         assert process.stdout.readline()
-        oid = desk.swap(lease, hold.update().old, is_ours=True)
-        yield process, Hold(desk, oid, lease, leases.LENGTH, None, is_first=False)
+        oid = desk.replace_lease(lease, hold.make_lease_update().old, is_ours=True)
+        yield process, HeldLease(desk, oid, lease, leases.LENGTH, None, is_first=False)
         process.kill()
 
 
-Other = tuple["subprocess.Popen[str]", Hold]
+Other = tuple["subprocess.Popen[str]", HeldLease]
 
 
 class TestStalled:
@@ -275,7 +281,7 @@ class TestStalled:
         for instant in (late - 1, late, late + 100 * leases.LENGTH):
             clock.instant = instant
             assert self.is_stalled(desk) == (instant >= late)
-        other[1].renew()
+        other[1].renew_lease()
         assert not self.is_stalled(desk)
 
     def is_stalled(self, desk: Leases, run: str = RUN) -> bool:
@@ -296,7 +302,7 @@ class TestStalled:
         self, desk: Leases, clock: Clock, other: Other
     ) -> None:
         process, hold = other
-        desk.acquire(ANOTHER_RUN, "this one")
+        desk.acquire_lease(ANOTHER_RUN, "this one")
         far = replace(hold.lease, boot="that of another machine")
         clock.instant += 100 * leases.LENGTH
         assert not desk.is_stalled("0" * 40, far)
@@ -304,17 +310,17 @@ class TestStalled:
         process.kill()
         process.wait()
         assert not self.is_stalled(desk)
-        assert not desk.is_held(hold.update().old, hold.lease)
+        assert not desk.is_held(hold.make_lease_update().old, hold.lease)
 
     def test_can_be_taken_over_and_writes_nothing_more(
         self, desk: Leases, plain: Store, clock: Clock, other: Other
     ) -> None:
         with pytest.raises(LeaseHeld) as caught:
-            desk.acquire(RUN, "who is in a hurry", take_over=True)
+            desk.acquire_lease(RUN, "who is in a hurry", take_over=True)
         assert caught.value.hint == f"wait for that process, or: git ckpt cancel {RUN}"
         clock.instant += leases.LENGTH
         with pytest.raises(LeaseHeld) as caught:
-            desk.acquire(RUN, "who knows of nothing")
+            desk.acquire_lease(RUN, "who knows of nothing")
         process, hold = other
         assert (
             caught.value.message
@@ -324,20 +330,20 @@ class TestStalled:
             f"let process {process.pid} continue, or take over the run: "
             f"git ckpt resume {RUN} --take-over"
         )
-        new = desk.acquire(RUN, "the next one", take_over=True)
+        new = desk.acquire_lease(RUN, "the next one", take_over=True)
         assert new.lease.token == hold.lease.token + 1
-        for write in (hold.renew, hold.check, hold.release):
+        for write in (hold.renew_lease, hold.require_lease_held, hold.release_lease):
             with pytest.raises(LeaseLost, match="taken over by the next one"):
                 write()
-        new.renew()
+        new.renew_lease()
 
     def test_one_that_goes_on_at_that_moment_keeps_it(
         self, desk: Leases, clock: Clock, other: Other
     ) -> None:
         clock.instant += leases.LENGTH
         with pytest.raises(LeaseHeld, match="the other one"):
-            Racing(desk, other[1].renew).acquire(RUN, "the slower one", take_over=True)
-        other[1].check()
+            Racing(desk, other[1].renew_lease).acquire_lease(RUN, "the slower one", take_over=True)
+        other[1].require_lease_held()
 
 
 class Racing(Leases):
@@ -352,15 +358,17 @@ class Racing(Leases):
         super().__init__(desk._objects, desk._refs, desk._repository, desk.clock)
         self._meanwhile: list[Callable[[], object]] = [meanwhile]
 
-    def swap(self, lease: Lease, old: str, *, is_ours: bool = False) -> str:
+    def replace_lease(self, lease: Lease, old: str, *, is_ours: bool = False) -> str:
         while self._meanwhile:
             self._meanwhile.pop()()
-        return super().swap(lease, old, is_ours=is_ours)
+        return super().replace_lease(lease, old, is_ours=is_ours)
 
 
 def test_whoever_was_slower_is_told_who_the_faster_one_is(desk: Leases) -> None:
     with pytest.raises(LeaseHeld) as caught:
-        Racing(desk, lambda: desk.acquire(RUN, "the faster one")).acquire(RUN, "the slower one")
+        Racing(desk, lambda: desk.acquire_lease(RUN, "the faster one")).acquire_lease(
+            RUN, "the slower one"
+        )
     found = desk.read(RUN)
     assert found is not None
     assert (caught.value.message, caught.value.hint) == (
@@ -371,9 +379,9 @@ def test_whoever_was_slower_is_told_who_the_faster_one_is(desk: Leases) -> None:
 
 
 def test_where_the_faster_one_is_gone_again_the_ref_has_moved(desk: Leases, plain: Store) -> None:
-    desk.acquire(RUN, "one").release()
+    desk.acquire_lease(RUN, "one").release_lease()
     with pytest.raises(RefMoved):
-        Racing(desk, lambda: remove(plain)).acquire(RUN, "the next")
+        Racing(desk, lambda: remove(plain)).acquire_lease(RUN, "the next")
     assert desk.read(RUN) is None
 
 
@@ -381,10 +389,10 @@ class TestManyAtOnce:
     RUNS = tuple(f"20270115-08000{number}-many" for number in range(4))
 
     def test_those_that_nobody_has(self, desk: Leases, clock: Clock) -> None:
-        hold = desk.acquire(self.RUNS[0], "before")
+        hold = desk.acquire_lease(self.RUNS[0], "before")
         elsewhere(desk, hold)
-        desk.acquire(self.RUNS[1], "before").release()
-        holds, refused = desk.acquire_all(self.RUNS, "now")
+        desk.acquire_lease(self.RUNS[1], "before").release_lease()
+        holds, refused = desk.acquire_leases(self.RUNS, "now")
         assert list(holds) == list(self.RUNS[1:])
         assert {run: type(error) for run, error in refused.items()} == {self.RUNS[0]: LeaseHeld}
         assert [(hold.lease.token, hold.lease.holder) for hold in holds.values()] == [
@@ -393,8 +401,8 @@ class TestManyAtOnce:
             (1, "now"),
         ]
         for run, hold in holds.items():
-            hold.check()
-            hold.release()
+            hold.require_lease_held()
+            hold.release_lease()
             found = desk.read(run)
             assert found is not None
             assert not desk.is_held(*found)
@@ -404,22 +412,22 @@ class TestManyAtOnce:
             def _plan_next(self, run: str, *args: Any, **options: Any) -> Any:
                 found = super()._plan_next(run, *args, **options)
                 if run == TestManyAtOnce.RUNS[-1] and desk.read(TestManyAtOnce.RUNS[1]) is None:
-                    desk.acquire(TestManyAtOnce.RUNS[1], "the faster one")
+                    desk.acquire_lease(TestManyAtOnce.RUNS[1], "the faster one")
                 return found
 
-        holds, refused = Slow(desk._objects, desk._refs, desk._repository, desk.clock).acquire_all(
-            self.RUNS, "the slower one"
-        )
+        holds, refused = Slow(
+            desk._objects, desk._refs, desk._repository, desk.clock
+        ).acquire_leases(self.RUNS, "the slower one")
         assert set(holds) == {self.RUNS[0], *self.RUNS[2:]}
         assert {run: type(error) for run, error in refused.items()} == {self.RUNS[1]: LeaseHeld}
         found = desk.read(self.RUNS[1])
         assert found is not None
         assert found[1].holder == "the faster one"
         for hold in holds.values():
-            hold.check()
+            hold.require_lease_held()
 
     def test_none(self, desk: Leases) -> None:
-        assert desk.acquire_all([], "nobody") == ({}, {})
+        assert desk.acquire_leases([], "nobody") == ({}, {})
 
 
 def remove(store: Store) -> None:
@@ -428,20 +436,20 @@ def remove(store: Store) -> None:
     update_refs(store, (ref, "", str(ref_oid(store, ref))))
 
 
-@pytest.mark.parametrize("write", ["renew", "release"])
+@pytest.mark.parametrize("write", ["renew_lease", "release_lease"])
 def test_what_a_holder_says_is_written_though_somebody_asked_it_to_stop_meanwhile(
     desk: Leases, write: str
 ) -> None:
-    hold = desk.acquire(RUN, "one")
+    hold = desk.acquire_lease(RUN, "one")
     first = hold.lease
-    desk.cancel(RUN)
+    desk.mark_cancelled(RUN)
     getattr(hold, write)()
     changes: dict[str, dict[str, str]] = {
-        "renew": {
+        "renew_lease": {
             "renewed": "2027-01-15T08:00:02.000000Z",
             "expires": "2027-01-15T08:02:02.000000Z",
         },
-        "release": {"released": "2027-01-15T08:00:02.000000Z"},
+        "release_lease": {"released": "2027-01-15T08:00:02.000000Z"},
     }
     expected = replace(first, cancelled=True, **changes[write])  # type: ignore[arg-type]
     found = desk.read(RUN)
@@ -449,19 +457,19 @@ def test_what_a_holder_says_is_written_though_somebody_asked_it_to_stop_meanwhil
     assert (found[1], hold.lease) == (expected, expected)
 
 
-@pytest.mark.parametrize("action", ["renew", "release", "check", "bound"])
+@pytest.mark.parametrize("action", ["renew_lease", "release_lease", "require_lease_held", "bound"])
 def test_whoever_s_lease_was_removed_is_told_so(
     desk: Leases, plain: Store, monkeypatch: pytest.MonkeyPatch, action: str
 ) -> None:
-    hold = desk.acquire(RUN, "one")
+    hold = desk.acquire_lease(RUN, "one")
     monkeypatch.setenv("CKPT_RUN", RUN)
     monkeypatch.setenv("CKPT_LEASE", "1")
-    bound = desk.bind_to_token(RUN)
+    bound = desk.bind_writes_to_token(RUN)
     assert bound is not None
-    bound.check()
+    bound.require_lease_held()
     remove(plain)
     with pytest.raises(LeaseLost) as caught:
-        bound.update() if action == "bound" else getattr(hold, action)()
+        bound.make_lease_update() if action == "bound" else getattr(hold, action)()
     assert (
         caught.value.message
         == f"the lease of run {RUN} was removed; this process writes nothing more"
@@ -471,9 +479,9 @@ def test_whoever_s_lease_was_removed_is_told_so(
 
 
 def test_a_heartbeat_makes_a_lease_last(desk: Leases, clock: Clock) -> None:
-    hold = desk.acquire(RUN, "one")
+    hold = desk.acquire_lease(RUN, "one")
     clock.instant += 100 * SECOND
-    hold.renew()
+    hold.renew_lease()
     assert (hold.lease.renewed, hold.lease.expires) == (
         "2027-01-15T08:01:42.000000Z",
         "2027-01-15T08:03:42.000000Z",
@@ -486,18 +494,18 @@ def test_a_heartbeat_makes_a_lease_last(desk: Leases, clock: Clock) -> None:
 def test_whoever_lost_the_lease_can_neither_renew_it_nor_give_it_back(
     desk: Leases, clock: Clock
 ) -> None:
-    suspended = desk.acquire(RUN, "the suspended one")
+    suspended = desk.acquire_lease(RUN, "the suspended one")
     elsewhere(desk, suspended)
     clock.instant += leases.LENGTH
-    taken = desk.acquire(RUN, "the next")
-    for action in (suspended.renew, suspended.release, suspended.check):
+    taken = desk.acquire_lease(RUN, "the next")
+    for action in (suspended.renew_lease, suspended.release_lease, suspended.require_lease_held):
         with pytest.raises(LeaseLost) as caught:
             action()
         assert caught.value.message.startswith(
             f"the lease of run {RUN} was taken over by the next on "
         )
         assert caught.value.exit_code == 11
-    taken.check()
+    taken.require_lease_held()
 
 
 def test_a_driver_that_wakes_up_after_a_takeover_writes_nothing_into_the_run(
@@ -505,26 +513,28 @@ def test_a_driver_that_wakes_up_after_a_takeover_writes_nothing_into_the_run(
 ) -> None:
     first = plain.record("run-started", {}, start="Add login!")
     run = str(first.run)
-    desk = inside(plain).leases
-    suspended = desk.acquire(run, "the suspended one")
-    inside(plain).record("research-started", run=run, guard=suspended)
+    desk = checkpoints_of_store(plain).leases
+    suspended = desk.acquire_lease(run, "the suspended one")
+    checkpoints_of_store(plain).record("research-started", run=run, guard=suspended)
     elsewhere(desk, suspended)
     clock.instant += leases.LENGTH
-    taken = desk.acquire(run, "the next")
+    taken = desk.acquire_lease(run, "the next")
     other = make_store(main_checkout)
-    inside(other).record("research-started", run=run, guard=taken)
+    checkpoints_of_store(other).record("research-started", run=run, guard=taken)
     before = main_checkout.refs()
     with pytest.raises(LeaseLost, match="taken over by the next"):
-        inside(plain).record("research-complete", run=run, guard=suspended)
+        checkpoints_of_store(plain).record("research-complete", run=run, guard=suspended)
     assert main_checkout.refs() == before
-    assert inside(other).record("research-complete", run=run, guard=taken).sequence == 4
+    assert (
+        checkpoints_of_store(other).record("research-complete", run=run, guard=taken).sequence == 4
+    )
 
 
 def test_a_renewal_between_two_looks_does_not_stop_a_record(plain: Store, desk: Leases) -> None:
     first = plain.record("run-started", {}, start="Add login!")
-    hold = desk.acquire(str(first.run), "one")
-    stale = hold.update()
-    hold.renew()
+    hold = desk.acquire_lease(str(first.run), "one")
+    stale = hold.make_lease_update()
+    hold.renew_lease()
 
     class Once:
         """Return the old value first, as if a renewal had come in between."""
@@ -534,64 +544,66 @@ def test_a_renewal_between_two_looks_does_not_stop_a_record(plain: Store, desk: 
         def __init__(self) -> None:
             self.left = [stale]
 
-        def update(self) -> object:
-            return self.left.pop() if self.left else hold.update()
+        def make_lease_update(self) -> object:
+            return self.left.pop() if self.left else hold.make_lease_update()
 
-        def check(self) -> None:
-            hold.check()
+        def require_lease_held(self) -> None:
+            hold.require_lease_held()
 
-    assert inside(plain).record("research-started", run=first.run, guard=Once()).sequence == 2  # type: ignore[arg-type]
+    guard: Any = Once()
+    recorded = checkpoints_of_store(plain).record("research-started", run=first.run, guard=guard)
+    assert recorded.sequence == 2
 
 
 def test_somebody_may_ask_the_holder_to_stop(desk: Leases) -> None:
-    assert desk.cancel(RUN) is None
-    hold = desk.acquire(RUN, "one")
-    asked = desk.cancel(RUN)
+    assert desk.mark_cancelled(RUN) is None
+    hold = desk.acquire_lease(RUN, "one")
+    asked = desk.mark_cancelled(RUN)
     assert asked is not None
     assert asked[1].pid == os.getpid()
     assert not hold.lease.cancelled
-    hold.check()
+    hold.require_lease_held()
     assert hold.lease.cancelled
-    hold.renew()
+    hold.renew_lease()
     assert hold.lease.cancelled
-    hold.release()
-    assert desk.cancel(RUN) is None
+    hold.release_lease()
+    assert desk.mark_cancelled(RUN) is None
 
 
 def test_a_holder_on_another_machine_is_asked_to_stop_while_its_lease_lasts(
     desk: Leases, clock: Clock
 ) -> None:
-    far = elsewhere(desk, desk.acquire(RUN, "far away"))
-    desk_oid = desk.current_oid(RUN)
-    assert desk.cancel(RUN) == (desk_oid, far)
+    far = elsewhere(desk, desk.acquire_lease(RUN, "far away"))
+    desk_oid = desk.current_lease_oid(RUN)
+    assert desk.mark_cancelled(RUN) == (desk_oid, far)
     found = desk.read(RUN)
     assert found is not None
     assert found[1] == replace(far, cancelled=True)
     clock.instant += leases.LENGTH
-    assert desk.cancel(RUN) is None
+    assert desk.mark_cancelled(RUN) is None
 
 
 def test_a_holder_that_says_something_meanwhile_is_asked_to_stop_all_the_same(desk: Leases) -> None:
-    hold = desk.acquire(RUN, "one")
-    racing = Racing(desk, hold.renew)
-    asked = racing.cancel(RUN)
+    hold = desk.acquire_lease(RUN, "one")
+    racing = Racing(desk, hold.renew_lease)
+    asked = racing.mark_cancelled(RUN)
     assert asked is not None
     assert asked[1] == hold.lease
-    hold.check()
+    hold.require_lease_held()
     assert hold.lease.cancelled
 
 
 def test_a_lease_that_always_changes_cannot_be_cancelled(
     desk: Leases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk.acquire(RUN, "one")
+    desk.acquire_lease(RUN, "one")
 
     def moved(lease: Lease, old: str, **_: object) -> str:
         raise RefMoved(f"{lease.run} is not {old}")
 
-    monkeypatch.setattr(desk, "swap", moved)
+    monkeypatch.setattr(desk, "replace_lease", moved)
     with pytest.raises(BusyError) as caught:
-        desk.cancel(RUN)
+        desk.mark_cancelled(RUN)
     assert (type(caught.value), caught.value.message, caught.value.hint) == (
         BusyError,
         f"cannot cancel run {RUN}: its lease changed at each of 20 attempts",
@@ -607,7 +619,7 @@ def test_a_token_that_is_none_binds_nobody(
     monkeypatch.delenv("CKPT_LEASE", raising=False)
     if token is not None:
         monkeypatch.setenv("CKPT_LEASE", token)
-    assert desk.bind_to_token(RUN) is None
+    assert desk.bind_writes_to_token(RUN) is None
 
 
 @pytest.mark.parametrize("kind", ["a commit", "nothing"])
@@ -634,14 +646,14 @@ def test_writers_that_a_driver_started_are_bound_to_its_lease(
 ) -> None:
     first = plain.record("run-started", {}, start="Add login!")
     run = str(first.run)
-    hold = desk.acquire(run, "one")
-    assert inside(plain).leases.bind_to_token(run) is None
+    hold = desk.acquire_lease(run, "one")
+    assert checkpoints_of_store(plain).leases.bind_writes_to_token(run) is None
     monkeypatch.setenv("CKPT_RUN", run)
     monkeypatch.setenv("CKPT_LEASE", str(hold.lease.token))
-    assert inside(plain).leases.bind_to_token(ANOTHER_RUN) is None
+    assert checkpoints_of_store(plain).leases.bind_writes_to_token(ANOTHER_RUN) is None
     assert plain.record("manual-complete", run=run).sequence == 2
-    hold.release()
-    desk.acquire(run, "two")
+    hold.release_lease()
+    desk.acquire_lease(run, "two")
     for write in (plain.record, plain.save):
         with pytest.raises(LeaseLost, match="taken over by two"):
             write("manual-complete", run=run)
@@ -663,9 +675,9 @@ def test_writers_that_a_driver_started_are_bound_to_its_lease(
 def test_what_is_no_lease_is_refused_with_its_ref_and_key(
     desk: Leases, change: tuple[str, str], problem: str
 ) -> None:
-    text = render(desk.acquire(RUN, "one").lease).decode().replace(*change)
+    text = render_lease(desk.acquire_lease(RUN, "one").lease).decode().replace(*change)
     with pytest.raises(InvalidCheckpoint) as caught:
-        parse(text.encode(), "refs/ckpt/leases/" + RUN)
+        parse_lease(text.encode(), "refs/ckpt/leases/" + RUN)
     assert caught.value.message.startswith(f"refs/ckpt/leases/{RUN}: {problem}")
     field = "" if problem.startswith("not a lease") else problem.partition(":")[0]
     assert (caught.value.ref, caught.value.field) == ("refs/ckpt/leases/" + RUN, field)
@@ -675,10 +687,10 @@ def test_what_is_no_lease_is_refused_with_its_ref_and_key(
 
 
 def test_keys_of_a_later_version_survive(desk: Leases) -> None:
-    data = render(desk.acquire(RUN, "one").lease) + b'mood = "good"\n'
-    lease = parse(data, "refs/ckpt/leases/" + RUN)
+    data = render_lease(desk.acquire_lease(RUN, "one").lease) + b'mood = "good"\n'
+    lease = parse_lease(data, "refs/ckpt/leases/" + RUN)
     assert lease.unknown == {"mood": "good"}
-    assert render(lease) == data
+    assert render_lease(lease) == data
 
 
 @pytest.mark.long
@@ -712,11 +724,13 @@ def test_a_run_that_a_driver_starts_is_bound_to_its_lease(
     desk: Leases, plain: Store, main_checkout: Checkout, record: str
 ) -> None:
     plain.record("run-started", {}, start="Add login!")
-    hold = desk.acquire(RUN, "a driver")
-    made = getattr(inside(plain), record)("run-started", {}, start="child", guard=hold)
+    hold = desk.acquire_lease(RUN, "a driver")
+    made = getattr(checkpoints_of_store(plain), record)(
+        "run-started", {}, start="child", guard=hold
+    )
     assert head_of(plain, made.run).id == made.id
     elsewhere(desk, hold, token=2)
     before = main_checkout.refs()
     with pytest.raises(LeaseLost, match=f"^the lease of run {RUN} was taken over"):
-        getattr(inside(plain), record)("run-started", {}, start="child", guard=hold)
+        getattr(checkpoints_of_store(plain), record)("run-started", {}, start="child", guard=hold)
     assert main_checkout.refs() == before

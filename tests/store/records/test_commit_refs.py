@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt import CkptError, LockHeld, Policy, RefMoved, Store
-from gitckpt.git.refs import Update
+from gitckpt.git.refs import RefUpdate
 from gitckpt.store.records import commit_refs, ref_names
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import MakeStore, nth
 from tests.stores import common_dir, open_store
@@ -131,7 +131,7 @@ class TestALine:
         plain.record("two-complete")
         assert len(kept(main_checkout)) == 2
         age(main_checkout)
-        inside(plain).remover().update_keep_refs()
+        checkpoints_of_store(plain).make_remover().update_keep_refs()
         assert kept(main_checkout) == {commit: commit}
 
     def test_of_sha256(self, make_checkout: Callable[..., Checkout], make_store: MakeStore) -> None:
@@ -172,7 +172,7 @@ class TestALine:
         plain.record("two-complete")
         main_checkout.git("branch", "-D", "main")
         assert set(kept(main_checkout)) == {first, commit}
-        inside(plain).remover().update_keep_refs()
+        checkpoints_of_store(plain).make_remover().update_keep_refs()
         assert set(kept(main_checkout)) == {first, commit}
 
     def test_a_pipe_in_the_place_of_its_ref_is_named(
@@ -211,16 +211,18 @@ class TestARecord:
     ) -> None:
         plain.record("one-complete")
         (commit,) = kept(main_checkout)
-        update = inside(plain).refs.update
-        seen: list[list[Update]] = []
+        update = checkpoints_of_store(plain).refs.apply_updates
+        seen: list[list[RefUpdate]] = []
 
-        def interfere(updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
+        def interfere(
+            updates: list[RefUpdate], meanwhile: Callable[[], None] | None = None
+        ) -> None:
             if not seen:
                 main_checkout.git("update-ref", "-d", "refs/keep/ckpt/" + commit)
             seen.append(updates)
             update(updates, meanwhile)
 
-        monkeypatch.setattr(inside(plain).refs, "update", interfere)
+        monkeypatch.setattr(checkpoints_of_store(plain).refs, "apply_updates", interfere)
         plain.record("two-complete")
         assert len(seen) == 2
         assert kept(main_checkout) == {commit: commit}
@@ -245,16 +247,18 @@ class TestARecord:
     ) -> None:
         plain.record("one-complete")
         commit = main_checkout.commit() if is_new else main_checkout.git("rev-parse", "HEAD")
-        update = inside(plain).refs.update
-        seen: list[list[Update]] = []
+        update = checkpoints_of_store(plain).refs.apply_updates
+        seen: list[list[RefUpdate]] = []
 
-        def interfere(updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
+        def interfere(
+            updates: list[RefUpdate], meanwhile: Callable[[], None] | None = None
+        ) -> None:
             update(updates, meanwhile)
             if not seen:
                 main_checkout.git("update-ref", "-d", "refs/keep/ckpt/" + commit)
             seen.append(updates)
 
-        monkeypatch.setattr(inside(plain).refs, "update", interfere)
+        monkeypatch.setattr(checkpoints_of_store(plain).refs, "apply_updates", interfere)
         plain.record("two-complete")
         assert kept(main_checkout) == {commit: commit}
 
@@ -274,14 +278,14 @@ class TestARecord:
     ) -> None:
         plain.record("one-complete")
         commit = main_checkout.commit()
-        update = inside(plain).refs.update
+        update = checkpoints_of_store(plain).refs.apply_updates
 
-        def refuse(updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
+        def refuse(updates: list[RefUpdate], meanwhile: Callable[[], None] | None = None) -> None:
             if any(not each.new for each in updates):
                 raise error
             update(updates, meanwhile)
 
-        monkeypatch.setattr(inside(plain).refs, "update", refuse)
+        monkeypatch.setattr(checkpoints_of_store(plain).refs, "apply_updates", refuse)
         made = plain.record("two-complete")
         monkeypatch.undo()
         assert plain.find("latest") == made.id
@@ -289,7 +293,7 @@ class TestARecord:
         age(main_checkout)
         plain.write_notes()
         assert plain.verify().findings == []
-        inside(plain).remover().update_keep_refs()
+        checkpoints_of_store(plain).make_remover().update_keep_refs()
         assert kept(main_checkout) == {commit: commit}
 
 
@@ -344,11 +348,11 @@ class TestARemoval:
         age(main_checkout)
         lock = main_checkout.path / ".git" / f"refs/keep/ckpt/{commits[1]}.lock"
         lock.touch()
-        inside(plain).remover().update_keep_refs()
+        checkpoints_of_store(plain).make_remover().update_keep_refs()
         assert list(kept(main_checkout)) == [commits[1]]
         assert lock.exists()
         lock.unlink()
-        inside(plain).remover().update_keep_refs()
+        checkpoints_of_store(plain).make_remover().update_keep_refs()
         assert kept(main_checkout) == {}
 
     def test_restores_what_a_checkpoint_needs_that_came_meanwhile(
@@ -366,7 +370,11 @@ class TestARemoval:
                 return set()
             return {commit}  # whose checkpoint was recorded after the first look
 
-        commit_refs.update_refs(inside(plain).repository, inside(plain).refs.update, needed)
+        commit_refs.update_keep_refs(
+            checkpoints_of_store(plain).repository,
+            checkpoints_of_store(plain).refs.apply_updates,
+            needed,
+        )
         assert looks == 2
         assert kept(main_checkout) == {commit: commit}
 
@@ -425,13 +433,13 @@ def test_a_thousand_commits_with_twenty_amends_have_one_and_twenty(
             store.record("amended-complete")
         assert main_checkout.git("rev-list", "--count", "main") == "1001"
         age(main_checkout)
-        inside(store).remover().update_keep_refs()
+        checkpoints_of_store(store).make_remover().update_keep_refs()
         assert len(kept(main_checkout)) == 21
         assert len(linked(main_checkout)) > 100
         assert lost(main_checkout) == set()
         assert redundant(main_checkout) == set()
         before = kept(main_checkout)
-        inside(store).remover().update_keep_refs()
+        checkpoints_of_store(store).make_remover().update_keep_refs()
         assert kept(main_checkout) == before
 
 
@@ -528,7 +536,7 @@ class Work:
             store.expire(
                 Policy(older_than=0, keep_last=self.random.randrange(3, 8), everything=True)
             )
-            inside(store).remover().update_keep_refs()
+            checkpoints_of_store(store).make_remover().update_keep_refs()
 
     def do_verify(self) -> None:
         with self.store() as store:
@@ -536,7 +544,7 @@ class Work:
 
     def do_settle(self) -> None:
         with self.store() as store:
-            inside(store).remover().update_keep_refs()
+            checkpoints_of_store(store).make_remover().update_keep_refs()
 
     def do_age(self) -> None:
         age(self.checkout)
@@ -573,7 +581,7 @@ class TestSettled:
 
     def settle(self, store: Store, checkout: Checkout) -> None:
         age(checkout)
-        inside(store).remover().update_keep_refs()
+        checkpoints_of_store(store).make_remover().update_keep_refs()
         assert lost(checkout) == redundant(checkout) == set()
 
     def test_where_nothing_has_changed(self, plain: Store, main_checkout: Checkout) -> None:
@@ -628,12 +636,12 @@ class TestSettled:
 
         No other checkpoint needs that commit.
         """
-        inside(plain).remove([plain.list()[0].id], settled=False)
-        refs, head = inside(plain).refs, main_checkout.head()
-        update = refs.update
+        checkpoints_of_store(plain).remove([plain.list()[0].id], settled=False)
+        refs, head = checkpoints_of_store(plain).refs, main_checkout.head()
+        update = refs.apply_updates
         made: list[str | None] = []
 
-        def outrun(updates: list[Update], *steps: Callable[[], None]) -> None:
+        def outrun(updates: list[RefUpdate], *steps: Callable[[], None]) -> None:
             if not made and any(
                 each.ref == "refs/keep/ckpt/" + head and not each.new for each in updates
             ):
@@ -642,12 +650,12 @@ class TestSettled:
             update(updates, *steps)
 
         with monkeypatch.context() as patch:
-            patch.setattr(refs, "update", outrun)
+            patch.setattr(refs, "apply_updates", outrun)
             patch.setattr(
                 ref_names, "write_lock", lambda *_: contextlib.nullcontext(enter_result=False)
             )
             age(main_checkout)
-            inside(plain).remover().update_keep_refs()
+            checkpoints_of_store(plain).make_remover().update_keep_refs()
         assert made == [head]
         assert lost(main_checkout) == set()
         self.settle(plain, main_checkout)
@@ -684,7 +692,7 @@ def test_no_linked_commit_is_ever_lost(
         assert main_checkout.git("cat-file", "-t", commit) == "commit", done
     age(main_checkout)
     with work.store() as store:
-        inside(store).remover().update_keep_refs()
+        checkpoints_of_store(store).make_remover().update_keep_refs()
         assert redundant(main_checkout) == set(), done
         assert lost(main_checkout) == set(), done
         age(main_checkout)

@@ -7,10 +7,10 @@ import os
 import pytest
 
 from gitckpt import GitError, Store
-from gitckpt.git.refs import Update
+from gitckpt.git.refs import RefUpdate
 from gitckpt.store.audit import doctor
 from gitckpt.store.retention import sweep
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.store.records.test_commit_refs import age, kept, linked
 
@@ -45,14 +45,14 @@ class TestNamesOfOthers:
         commit = plain.record("one-complete").git_sha
         main_checkout.git("update-ref", f"refs/keep/ckpt/{'0' * 64}", "HEAD")
         age(main_checkout)
-        seen: list[list[Update]] = []
-        monkeypatch.setattr(inside(plain).refs, "update", seen.append)
-        inside(plain).remover().update_keep_refs()
+        seen: list[list[RefUpdate]] = []
+        monkeypatch.setattr(checkpoints_of_store(plain).refs, "apply_updates", seen.append)
+        checkpoints_of_store(plain).make_remover().update_keep_refs()
         assert seen == []
         monkeypatch.undo()
-        assert sweep.sweep_refs(inside(plain).repository, inside(plain).refs) == [
-            f"refs/keep/ckpt/{'0' * 64}"
-        ]
+        assert sweep.delete_orphans(
+            checkpoints_of_store(plain).repository, checkpoints_of_store(plain).refs
+        ) == [f"refs/keep/ckpt/{'0' * 64}"]
         assert kept(main_checkout) == {commit: commit}
 
     def test_a_symbolic_ref_goes_and_its_branch_stays(
@@ -62,7 +62,9 @@ class TestNamesOfOthers:
         main_checkout.git("branch", "work")
         main_checkout.git("symbolic-ref", "refs/keep/ckpt/mine", "refs/heads/work")
         age(main_checkout)
-        sweep.sweep_refs(inside(plain).repository, inside(plain).refs)
+        sweep.delete_orphans(
+            checkpoints_of_store(plain).repository, checkpoints_of_store(plain).refs
+        )
         assert kept(main_checkout) == {commit: commit}
         assert set(main_checkout.refs("refs/heads")) == {"refs/heads/main", "refs/heads/work"}
 
@@ -85,7 +87,7 @@ class TestNamesOfOthers:
         main_checkout.git("checkout", "--quiet", "--orphan", "other")
         main_checkout.commit()
         main_checkout.git("branch", "-D", "main")
-        inside(plain).remover().update_keep_refs()
+        checkpoints_of_store(plain).make_remover().update_keep_refs()
         assert kept(main_checkout) == {commit: commit}
         collect(main_checkout)
         assert gone(main_checkout) == set()
@@ -104,9 +106,11 @@ class TestNamesOfOthers:
         assert set(kept(main_checkout)) == {f"{commit}/x"}
         if not packed:
             os.utime(main_checkout.path / ".git" / foreign, (0, 0))
-        sweep.sweep_refs(inside(plain).repository, inside(plain).refs)
+        sweep.delete_orphans(
+            checkpoints_of_store(plain).repository, checkpoints_of_store(plain).refs
+        )
         age(main_checkout)
-        inside(plain).remover().update_keep_refs()
+        checkpoints_of_store(plain).make_remover().update_keep_refs()
         assert kept(main_checkout) == {commit: commit}
 
     def test_a_foreign_ref_below_a_missing_keep_ref_does_not_stop_settling(
@@ -117,12 +121,12 @@ class TestNamesOfOthers:
         main_checkout.git("update-ref", f"refs/keep/ckpt/{commit}/x", "HEAD")
         age(main_checkout)
         for _ in range(2):
-            inside(plain).remover().update_keep_refs()
+            checkpoints_of_store(plain).make_remover().update_keep_refs()
             assert set(kept(main_checkout)) == {f"{commit}/x"}
         other = main_checkout.commit()
         plain.record("two-complete")
         age(main_checkout)
-        inside(plain).remover().update_keep_refs()
+        checkpoints_of_store(plain).make_remover().update_keep_refs()
         assert set(kept(main_checkout)) == {f"{commit}/x", other}
 
     def test_a_ref_below_the_name_is_cleared_before_the_right_one_is_made(
@@ -150,7 +154,7 @@ class TestNamesOfOthers:
                 plain.save("one-complete")
             assert caught.value.hint == "find the obstacle: git ckpt doctor"
         for found in (
-            doctor.examine(inside(plain), (2, 39)),
+            doctor.list_findings(checkpoints_of_store(plain), (2, 39)),
             plain.verify().findings,
         ):
             (finding,) = (one for one in found if one.code == "ref-barring")
@@ -173,7 +177,7 @@ class TestNamesOfOthers:
         assert finding.sentence.startswith("is a symbolic ref: if refs/heads/main moves, ")
         if what == "settle":
             age(main_checkout)
-            inside(plain).remover().update_keep_refs()
+            checkpoints_of_store(plain).make_remover().update_keep_refs()
         elif what == "record":
             plain.record("two-complete")
         else:

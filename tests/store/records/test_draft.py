@@ -372,7 +372,7 @@ class TestChanging:
 def test_a_successor_is_what_was_said_until_it_is_recorded() -> None:
     state: dict[str, Any] = {"n": 1}
     details: Any = {"message": "then"}
-    after = draft.Successor("then", state, details)
+    after = draft.SuccessorCheckpoint("then", state, details)
     assert (after.label, after.state, after.details, after.checkpoint) == (
         "then",
         state,

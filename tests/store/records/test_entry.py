@@ -188,7 +188,7 @@ class TestConditions:
         ],
     )
     def test_of_one_criterion(self, query: Query, clause: str, values: list[Any]) -> None:
-        assert module.build_condition(query) == (clause, values)
+        assert module.build_sql_condition(query) == (clause, values)
 
     def test_of_all(self) -> None:
         query = Query(
@@ -235,7 +235,7 @@ class TestConditions:
             f'["{ONE}"]',
             f'["{RUN}"]',
         ]
-        assert module.build_condition(query) == (f" WHERE {' AND '.join(parts)}", values)
+        assert module.build_sql_condition(query) == (f" WHERE {' AND '.join(parts)}", values)
 
 
 class TestQueries:
@@ -309,7 +309,7 @@ class TestWhatTellsOfARun:
 
     @pytest.fixture
     def rows(self) -> Iterator[Any]:
-        connection = index.connect(":memory:")
+        connection = index.connect_to_cache(":memory:")
 
         def ask(checkpoint: Checkpoint) -> tuple[Any, ...]:
             connection.execute("DELETE FROM entry")

@@ -11,7 +11,7 @@ from gitckpt.model import codec
 from gitckpt.store import local_checkpoints
 from gitckpt.store.records import heads as module
 from gitckpt.store.records import ref_names
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.store.conftest import RUN, MakeStore
 from tests.stores import private_dir
@@ -49,26 +49,26 @@ class TestMovedUp:
         self, make_store: MakeStore, main_checkout: Checkout, chain: list[str]
     ) -> None:
         main_checkout.git("update-ref", "-d", HEAD)
-        heads = inside(make_store(main_checkout)).heads
-        assert (heads.exists(RUN), heads.exists("20270115-080001-nobody")) == (True, False)
+        heads = checkpoints_of_store(make_store(main_checkout)).heads
+        assert (heads.run_exists(RUN), heads.run_exists("20270115-080001-nobody")) == (True, False)
         assert main_checkout.refs(HEAD) == {HEAD: chain[2]}
 
     def test_one_that_is_there_is_not_looked_after_by_the_way(
         self, make_store: MakeStore, main_checkout: Checkout, chain: list[str]
     ) -> None:
         set_head(main_checkout, chain[0])
-        assert inside(make_store(main_checkout)).heads.exists(RUN)
+        assert checkpoints_of_store(make_store(main_checkout)).heads.run_exists(RUN)
         assert main_checkout.refs(HEAD) == {HEAD: chain[0]}
 
     def test_only_once_where_once_is_asked_for(
         self, make_store: MakeStore, main_checkout: Checkout, chain: list[str]
     ) -> None:
-        heads = inside(make_store(main_checkout)).heads
+        heads = checkpoints_of_store(make_store(main_checkout)).heads
         for expected in (chain[2], chain[0]):
             set_head(main_checkout, chain[0])
-            heads.move_up_once(RUN)
+            heads.move_head_up_once(RUN)
             assert main_checkout.refs(HEAD) == {HEAD: expected}
-        heads.move_up(RUN)
+        heads.move_head_up(RUN)
         assert main_checkout.refs(HEAD) == {HEAD: chain[2]}
 
     def test_the_newest_stays_where_it_is(
@@ -103,8 +103,8 @@ class TestMovedUp:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         set_head(main_checkout, chain[0])
-        heads = inside(make_store(main_checkout)).heads
-        update = heads._refs.update
+        heads = checkpoints_of_store(make_store(main_checkout)).heads
+        update = heads._refs.apply_updates
 
         def outrun(updates: list[object]) -> None:
             set_head(main_checkout, chain[1])
@@ -112,16 +112,16 @@ class TestMovedUp:
                 update(updates)  # type: ignore[arg-type]
             raise RefMoved("somebody was faster")
 
-        monkeypatch.setattr(heads._refs, "update", outrun)
-        heads.move_up(RUN)
+        monkeypatch.setattr(heads._refs, "apply_updates", outrun)
+        heads.move_head_up(RUN)
         assert main_checkout.refs(HEAD) == {HEAD: chain[1]}
 
     def test_a_run_of_which_nothing_is_there_has_none(
         self, plain: Store, main_checkout: Checkout
     ) -> None:
-        heads = inside(plain).heads
+        heads = checkpoints_of_store(plain).heads
         with pytest.raises(NotFoundError) as caught:
-            heads.move_up_and_read(RUN)
+            heads.move_head_up_and_read(RUN)
         assert (caught.value.message, caught.value.hint) == (
             f"no run {RUN}",
             "list the runs: git ckpt runs",
@@ -163,7 +163,9 @@ class TestBehind:
         text = main_checkout.git("cat-file", "blob", HEAD).replace("sequence = 2", "sequence = 3")
         written = main_checkout.git("hash-object", "-w", "--stdin", data=f"{text}\n")
         tree = main_checkout.git("rev-parse", "main^{tree}")
-        local_checkpoints.append_oids(inside(driver).repository, RUN, ["1" * 40, written, tree])
+        local_checkpoints.append_oids(
+            checkpoints_of_store(driver).repository, RUN, ["1" * 40, written, tree]
+        )
         assert driver.record("a-complete", {}, run=RUN).sequence == 3
 
     def test_nor_is_gone_on_from_what_was_not_written_here(
@@ -217,7 +219,7 @@ class TestInvalid:
         with pytest.raises(
             InvalidCheckpoint, match=f"^{HEAD}: does not point to a checkpoint document$"
         ):
-            inside(make_store(main_checkout)).heads.move_up(RUN)
+            checkpoints_of_store(make_store(main_checkout)).heads.move_head_up(RUN)
         assert main_checkout.refs(HEAD) == before
 
 
@@ -231,7 +233,9 @@ class TestStarted:
             if len(names) < 3:
                 raise RefMoved("it is there by now")
 
-        inside(plain).heads.start(taken, fields, 1_800_000_000_000_000, "Add login!")
+        checkpoints_of_store(plain).heads.start_run(
+            taken, fields, 1_800_000_000_000_000, "Add login!"
+        )
         assert names == [
             "20270115-080000-add-login",
             "20270115-080000-add-login-2",
@@ -241,7 +245,9 @@ class TestStarted:
     def test_a_name_that_is_there_is_not_tried(self, plain: Store, main_checkout: Checkout) -> None:
         main_checkout.git("update-ref", "refs/ckpt/runs/20270115-080000-add-login", "HEAD")
         fields: dict[str, object] = {}
-        inside(plain).heads.start(lambda: None, fields, 1_800_000_000_000_000, "Add login!")
+        checkpoints_of_store(plain).heads.start_run(
+            lambda: None, fields, 1_800_000_000_000_000, "Add login!"
+        )
         assert fields == {"run": "20270115-080000-add-login-2"}
 
     def test_a_thousand_are_enough(self, plain: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +259,9 @@ class TestStarted:
             raise RefMoved("it is there by now")
 
         with pytest.raises(BusyError) as caught:
-            inside(plain).heads.start(taken, {}, 1_800_000_000_000_000, "Add login!")
+            checkpoints_of_store(plain).heads.start_run(
+                taken, {}, 1_800_000_000_000_000, "Add login!"
+            )
         said = caught.value
         assert (len(tries), said.message, said.hint) == (
             3,

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import pytest
 
 from gitckpt import CheckpointInfo, NotFoundError, Query, Store
-from gitckpt.git.refs import Update
+from gitckpt.git.refs import RefUpdate
 from gitckpt.store import local_checkpoints
 from gitckpt.store.records import heads as module
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.store.conftest import RUN, MakeStore, nth
 
@@ -36,10 +36,10 @@ def runs(plain: Store, main_checkout: Checkout) -> Runs:
     for run in (RUN, OTHER):
         plain.record("a-complete", {}, run=run)
     plain.record("beside-complete", {})
-    repository = inside(plain).repository
+    repository = checkpoints_of_store(plain).repository
     made = {entry.id: entry.oid for entry in plain.list()}
     ours, others = ([made[nth(number)] for number in numbers] for numbers in ((1, 3), (2, 4)))
-    local_checkpoints.forget_run(repository, OTHER)
+    local_checkpoints.delete_run_file(repository, OTHER)
     return Runs(ours, fetch(main_checkout, ours[1], 3), others)
 
 
@@ -62,23 +62,24 @@ class TestWritten:
     """The chain of a local run leaves fetched checkpoints out; a fetched run has all."""
 
     def test_of_ours_those_alone_newest_first(self, plain: Store, runs: Runs) -> None:
-        store = inside(plain)
-        assert oids(module.list_checkpoints(store.index, store.repository, RUN)) == [
+        store = checkpoints_of_store(plain)
+        assert oids(module.list_run_checkpoints(store.index, store.repository, RUN)) == [
             runs.ours[1],
             runs.ours[0],
         ]
 
     def test_of_others_all(self, plain: Store, runs: Runs) -> None:
-        store = inside(plain)
-        assert oids(module.list_checkpoints(store.index, store.repository, OTHER)) == [
+        store = checkpoints_of_store(plain)
+        assert oids(module.list_run_checkpoints(store.index, store.repository, OTHER)) == [
             runs.others[1],
             runs.others[0],
         ]
 
     def test_of_none_nothing(self, plain: Store, runs: Runs) -> None:
-        store = inside(plain)
+        store = checkpoints_of_store(plain)
         assert (
-            module.list_checkpoints(store.index, store.repository, "20270115-080009-nobody") == []
+            module.list_run_checkpoints(store.index, store.repository, "20270115-080009-nobody")
+            == []
         )
 
 
@@ -87,16 +88,16 @@ class TestNewest:
 
     @pytest.mark.parametrize("run", [RUN, OTHER, "20270115-080009-nobody"])
     def test_is_the_first_of_what_was_written(self, plain: Store, runs: Runs, run: str) -> None:
-        store = inside(plain)
+        store = checkpoints_of_store(plain)
         newest = {RUN: runs.ours[1], OTHER: runs.others[1]}.get(run)
-        found = module.find_newest(store.index, store.repository, run)
+        found = module.find_newest_of_run(store.index, store.repository, run)
         assert (found and found.oid) == newest
 
     def test_where_it_is_ours_one_row_is_enough(
         self, plain: Store, main_checkout: Checkout, runs: Runs, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         main_checkout.git("update-ref", "-d", f"refs/checkpoints/{nth(0xF03)}")
-        store = inside(plain)
+        store = checkpoints_of_store(plain)
         index = store.index
         asked: list[Query] = []
         select = index.select
@@ -106,11 +107,11 @@ class TestNewest:
             return select(query)
 
         monkeypatch.setattr(index, "select", noted)
-        found = module.find_newest(index, store.repository, RUN)
+        found = module.find_newest_of_run(index, store.repository, RUN)
         assert (found and found.oid, asked) == (runs.ours[1], [Query(run=RUN, limit=1)])
 
     def test_of_several_in_one_go(self, plain: Store, runs: Runs) -> None:
-        store = inside(plain)
+        store = checkpoints_of_store(plain)
         found = module.find_newest_by_run(
             store.index, store.repository, {OTHER, RUN, "20270115-080009-nobody"}
         )
@@ -121,19 +122,19 @@ class TestNewest:
         assert module.find_newest_by_run(store.index, store.repository, ()) == {}
 
     def test_of_several_only_those_that_are_asked_for(self, plain: Store, runs: Runs) -> None:
-        store = inside(plain)
+        store = checkpoints_of_store(plain)
         assert list(module.find_newest_by_run(store.index, store.repository, [OTHER])) == [OTHER]
 
 
 class TestRead:
     def test_document_and_checkpoint(self, plain: Store, runs: Runs) -> None:
-        heads = inside(plain).heads
+        heads = checkpoints_of_store(plain).heads
         oid, checkpoint = heads.read_head(RUN)
         assert (oid, checkpoint.id, heads.read(RUN)) == (runs.ours[1], nth(3), checkpoint)
 
     def test_of_none(self, plain: Store, runs: Runs) -> None:
         with pytest.raises(NotFoundError) as caught:
-            inside(plain).heads.read_head("20270115-080009-nobody")
+            checkpoints_of_store(plain).heads.read_head("20270115-080009-nobody")
         said = caught.value
         assert (said.message, said.hint) == (
             "no run 20270115-080009-nobody",
@@ -141,10 +142,12 @@ class TestRead:
         )
 
     def test_whose_it_is(self, plain: Store, main_checkout: Checkout, runs: Runs) -> None:
-        heads = inside(plain).heads
-        found = [heads.is_local(run) for run in (RUN, OTHER, "20270115-080009-nobody", "../runs")]
+        heads = checkpoints_of_store(plain).heads
+        found = [
+            heads.is_head_local(run) for run in (RUN, OTHER, "20270115-080009-nobody", "../runs")
+        ]
         main_checkout.git("update-ref", HEAD, runs.fetched)
-        assert [*found, heads.is_local(RUN)] == [True, False, False, False, False]
+        assert [*found, heads.is_head_local(RUN)] == [True, False, False, False, False]
 
     def test_what_is_no_run_id_is_not_asked_of_git(
         self, make_store: MakeStore, main_checkout: Checkout, runs: Runs
@@ -155,8 +158,8 @@ class TestRead:
         run.
         """
         main_checkout.git("pack-refs", "--all")
-        heads = inside(make_store(main_checkout)).heads
-        assert [heads.is_local(run) for run in ("x\ninfo HEAD", RUN)] == [False, True]
+        heads = checkpoints_of_store(make_store(main_checkout)).heads
+        assert [heads.is_head_local(run) for run in ("x\ninfo HEAD", RUN)] == [False, True]
 
 
 class TestMovedUp:
@@ -172,21 +175,21 @@ class TestMovedUp:
         self, make_store: MakeStore, main_checkout: Checkout, runs: Runs
     ) -> None:
         main_checkout.git("update-ref", HEAD, runs.ours[0])
-        inside(make_store(main_checkout)).heads.move_up(RUN)
+        checkpoints_of_store(make_store(main_checkout)).heads.move_head_up(RUN)
         assert self.head(main_checkout) == runs.ours[1]
 
     def test_of_ours_that_is_the_newest_of_ours_stays(
         self, make_store: MakeStore, main_checkout: Checkout, runs: Runs
     ) -> None:
         before = main_checkout.fingerprint()
-        inside(make_store(main_checkout)).heads.move_up(RUN)
+        checkpoints_of_store(make_store(main_checkout)).heads.move_head_up(RUN)
         assert main_checkout.fingerprint() == before
 
     def test_one_that_is_gone_comes_back_at_the_newest_of_ours(
         self, make_store: MakeStore, main_checkout: Checkout, runs: Runs
     ) -> None:
         main_checkout.git("update-ref", "-d", HEAD)
-        inside(make_store(main_checkout)).heads.move_up(RUN)
+        checkpoints_of_store(make_store(main_checkout)).heads.move_head_up(RUN)
         assert self.head(main_checkout) == runs.ours[1]
 
     def test_one_that_somebody_has_set_to_his_goes_on_to_his(
@@ -194,19 +197,19 @@ class TestMovedUp:
     ) -> None:
         newest = fetch(main_checkout, runs.ours[1], 4)
         main_checkout.git("update-ref", HEAD, runs.fetched)
-        inside(make_store(main_checkout)).heads.move_up(RUN)
+        checkpoints_of_store(make_store(main_checkout)).heads.move_head_up(RUN)
         assert self.head(main_checkout) == newest
 
     def test_of_a_run_of_others_up_to_its_newest(
         self, make_store: MakeStore, main_checkout: Checkout, runs: Runs
     ) -> None:
         other = f"refs/ckpt/runs/{OTHER}"
-        heads = inside(make_store(main_checkout)).heads
+        heads = checkpoints_of_store(make_store(main_checkout)).heads
         main_checkout.git("update-ref", other, runs.others[0])
-        heads.move_up(OTHER)
+        heads.move_head_up(OTHER)
         assert self.head(main_checkout, other) == runs.others[1]
         main_checkout.git("update-ref", "-d", other)
-        heads.move_up(OTHER)
+        heads.move_head_up(OTHER)
         assert self.head(main_checkout, other) == runs.others[1]
 
     def test_by_an_update_that_expects_what_was_seen(
@@ -216,27 +219,27 @@ class TestMovedUp:
         runs: Runs,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        heads = inside(make_store(main_checkout)).heads
+        heads = checkpoints_of_store(make_store(main_checkout)).heads
         made: list[tuple[str, str, str]] = []
 
-        def note(updates: list[Update]) -> None:
+        def note(updates: list[RefUpdate]) -> None:
             made.extend((update.ref, update.new, update.old) for update in updates)
 
-        monkeypatch.setattr(heads._refs, "update", note)
+        monkeypatch.setattr(heads._refs, "apply_updates", note)
         main_checkout.git("update-ref", HEAD, runs.ours[0])
-        heads.move_up(RUN)
+        heads.move_head_up(RUN)
         main_checkout.git("update-ref", "-d", HEAD)
-        heads.move_up(RUN)
+        heads.move_head_up(RUN)
         assert made == [(HEAD, runs.ours[1], runs.ours[0]), (HEAD, runs.ours[1], "")]
 
     def test_one_that_was_moved_is_noted_as_such(
         self, make_store: MakeStore, main_checkout: Checkout, runs: Runs
     ) -> None:
-        heads = inside(make_store(main_checkout)).heads
-        heads.move_up(RUN)
+        heads = checkpoints_of_store(make_store(main_checkout)).heads
+        heads.move_head_up(RUN)
         main_checkout.git("update-ref", HEAD, runs.ours[0])
-        heads.move_up_once(RUN)
+        heads.move_head_up_once(RUN)
         assert self.head(main_checkout) == runs.ours[0]
         main_checkout.git("update-ref", f"refs/ckpt/runs/{OTHER}", runs.others[0])
-        heads.move_up_once(OTHER)
+        heads.move_head_up_once(OTHER)
         assert self.head(main_checkout, f"refs/ckpt/runs/{OTHER}") == runs.others[1]

@@ -13,7 +13,7 @@ import pytest
 from gitckpt import Query, Store
 from gitckpt.store.records import index as tables
 from gitckpt.store.records.index import Index
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests import forked
 from tests.conftest import Checkout
 from tests.store.conftest import Denied, MakeStore, listed, nth
@@ -92,7 +92,7 @@ class TestTheIndexIsOnlyACache:
             for _ in range(2):
                 again = make_store(copy, adapter)
                 assert (again.list(), again.problems(), again.find(run or "")) == before, number
-                inside(again).index.close()
+                checkpoints_of_store(again).index.close()
             newest = again.record("c-complete", {}, run=run)
             assert again.list(Query(limit=1))[0].id == newest.id, number
 
@@ -106,7 +106,7 @@ class TestTheIndexIsOnlyACache:
             store.record("b-complete", {})
         store.list()
         path = Path(private_dir(store)) / "index.sqlite"
-        inside(store).index.close()
+        checkpoints_of_store(store).index.close()
         damage(path)
         for _ in range(2):
             make_store(main_checkout).list()
@@ -256,13 +256,13 @@ class TestTheIndexFollowsTheRefs:
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         read: list[str] = []
-        really = inside(store).objects.read
+        really = checkpoints_of_store(store).objects.read
 
         def counting(oids: Sequence[str], *most: int) -> Iterator[tuple[str, bytes] | None]:
             read.extend(oids)
             return really(oids, *most)
 
-        monkeypatch.setattr(inside(store).objects, "read", counting)
+        monkeypatch.setattr(checkpoints_of_store(store).objects, "read", counting)
         for _ in range(3):
             store.record("a-complete", {})
         read.clear()
@@ -302,7 +302,7 @@ class TestWhatItAnswers:
             f"refs/checkpoints/{FOREIGN}",
             main_checkout.git("hash-object", "-w", "--stdin", data=other),
         )
-        return inside(plain).index
+        return checkpoints_of_store(plain).index
 
     def test_how_much_there_is(self, index: Index) -> None:
         entries = index.select()
@@ -311,12 +311,12 @@ class TestWhatItAnswers:
             run: (sum(entry.run == run for entry in entries), one.id, one.oid)
             for run, one in first.items()
         }
-        assert index.sizes() == (6, of_run)
-        assert index.runs() == sorted(of_run)
+        assert index.count_checkpoints() == (6, of_run)
+        assert index.list_runs() == sorted(of_run)
 
     def test_of_each_run_its_ends(self, index: Index) -> None:
         newest, first = index.select(), list(reversed(index.select()))
-        rows = {row[0]: row for row in index.run_rows()}
+        rows = {row[0]: row for row in index.list_run_rows()}
         assert rows.keys() == {entry.run for entry in newest if entry.run}
         for run, (_, time, id_, oid, branch, label, *_, started, _, _, _) in rows.items():
             last = next(entry for entry in newest if entry.run == run)
@@ -330,8 +330,8 @@ class TestWhatItAnswers:
             assert started == next(entry for entry in first if entry.run == run).time
 
     def test_which_commits_are_needed(self, index: Index, main_checkout: Checkout) -> None:
-        assert index.commits() == {entry.git_sha for entry in index.select()}
+        assert index.list_commits() == {entry.git_sha for entry in index.select()}
         main_checkout.git("update-ref", f"refs/checkpoints/{nth(9)}", "HEAD")
         index.refresh()
-        assert index.commits() is None
-        assert [problem.ref for problem in index.problems()] == [f"refs/checkpoints/{nth(9)}"]
+        assert index.list_commits() is None
+        assert [problem.ref for problem in index.list_problems()] == [f"refs/checkpoints/{nth(9)}"]

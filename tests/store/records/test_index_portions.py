@@ -15,7 +15,7 @@ import pytest
 from gitckpt import Query, Store
 from gitckpt.store.records import index as module
 from gitckpt.store.records.index import FILE, Index
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.store.conftest import nth
 from tests.stores import private_dir, set_clock
@@ -40,7 +40,7 @@ def five(plain: Store, main_checkout: Checkout) -> Store:
 
 
 def opened(store: Store, told: list[str]) -> Index:
-    inner = inside(store)
+    inner = checkpoints_of_store(store)
     return Index(inner.repository, inner.objects, inner.refs, told.append)
 
 
@@ -101,13 +101,13 @@ def file_of(store: Store) -> Path:
 def counted(store: Store, patch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that collects the objects read from now on."""
     read: list[str] = []
-    really = inside(store).objects.read
+    really = checkpoints_of_store(store).objects.read
 
     def counting(oids: Sequence[str], *most: int) -> Iterator[tuple[str, bytes] | None]:
         read.extend(oids)
         return really(oids, *most)
 
-    patch.setattr(inside(store).objects, "read", counting)
+    patch.setattr(checkpoints_of_store(store).objects, "read", counting)
     return read
 
 
@@ -131,7 +131,7 @@ def test_a_kill_leaves_what_was_done_and_the_next_one_does_the_rest(
             if line.startswith(f"… reading checkpoints: {at} "):
                 raise Killed
 
-        inner = inside(five)
+        inner = checkpoints_of_store(five)
         killed = Index(inner.repository, inner.objects, inner.refs, kill)
         with pytest.raises(Killed):
             killed.select()
@@ -153,7 +153,7 @@ def test_two_share_the_work(five: Store, monkeypatch: pytest.MonkeyPatch, portio
     The second reader begins after the first portion of the first; then they take turns.
     """
     monkeypatch.setattr(module, "_AT_ONCE", portion)
-    inner = inside(five)
+    inner = checkpoints_of_store(five)
     read = counted(five, monkeypatch)
     answers: list[list[str]] = []
     turns = [threading.Semaphore(0), threading.Semaphore(0)]

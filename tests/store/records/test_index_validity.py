@@ -17,7 +17,7 @@ from gitckpt import Checkpoint, Query, Store, Worktree
 from gitckpt.git.files import refs_stat
 from gitckpt.model.checkpoint import Submodule
 from gitckpt.store.records import entry, index
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout, git_program
 from tests.store.conftest import MakeStore, nth
 
@@ -244,13 +244,13 @@ def test_git_is_asked_only_where_refs_have_changed(
     monkeypatch.setattr(refs_stat, "_SETTLED", int(SETTLED * 1e9))
     monkeypatch.setattr(refs_stat, "_FINELY_SETTLED", int(SETTLED * 1e9))
     asked: list[tuple[str, ...]] = []
-    really = inside(plain).refs.list
+    really = checkpoints_of_store(plain).refs.list_refs
 
     def counting(*patterns: str, **fields: str) -> bytes:
         asked.append(patterns)
         return really(*patterns, **fields)
 
-    monkeypatch.setattr(inside(plain).refs, "list", counting)
+    monkeypatch.setattr(checkpoints_of_store(plain).refs, "list_refs", counting)
     plain.record("a-complete", {})
     time.sleep(2 * SETTLED)
 
@@ -280,7 +280,7 @@ def test_what_is_young_is_looked_at_again(plain: Store, main_checkout: Checkout)
     main_checkout.git("pack-refs", "--all")
     # On a slow machine, more time may pass than counts as young.
     os.utime(main_checkout.path / ".git/packed-refs", (time.time() + 1,) * 2)
-    state = refs_stat.read_state(inside(plain).repository, "refs/checkpoints")
+    state = refs_stat.read_refs_state(checkpoints_of_store(plain).repository, "refs/checkpoints")
     assert state.packed is None
 
 

@@ -9,9 +9,9 @@ from collections.abc import Collection
 import pytest
 
 from gitckpt import InvalidCheckpoint, Policy, RunExists, Store, UsageError
-from gitckpt.git.refs import Update
+from gitckpt.git.refs import RefUpdate
 from gitckpt.store.records import keys
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests import forked
 from tests.conftest import Checkout
 from tests.store.conftest import RUN, MakeStore
@@ -27,7 +27,7 @@ def begin(store: Store, name: str = "Add login!", key: str = KEY) -> str:
 
 
 def codes(store: Store) -> list[tuple[str, str]]:
-    store.links(inside(store).objects.head()[0])  # writes what it put off itself
+    store.links(checkpoints_of_store(store).objects.read_head()[0])  # writes what it put off itself
     return [(finding.code, finding.object) for finding in store.verify().findings]
 
 
@@ -257,7 +257,7 @@ class TestReading:
     UPGRADE = "upgrade gitckpt: pip install -U gitckpt"
 
     def test_what_is_written_is_read(self) -> None:
-        assert keys.parse_run(("blob", keys.render_document(KEY, RUN)), REF) == RUN
+        assert keys.parse_run(("blob", keys.render_key_document(KEY, RUN)), REF) == RUN
 
     @pytest.mark.parametrize(
         ("found", "field", "problem", "hint"),
@@ -356,11 +356,11 @@ class TestReading:
     )
     def test_what_cannot_be_one_says_why(self, key: str, message: str, hint: str) -> None:
         with pytest.raises(UsageError) as caught:
-            keys.name_ref(key)
+            keys.name_key_ref(key)
         assert (caught.value.message, caught.value.hint) == (message, hint)
 
 
-def written(updates: list[Update]) -> list[tuple[str, str, str | None]]:
+def written(updates: list[RefUpdate]) -> list[tuple[str, str, str | None]]:
     return [(update.ref, update.new, update.old) for update in updates]
 
 
@@ -368,36 +368,44 @@ class TestClaim:
     """A claim adds the updates that give a key to a run."""
 
     def claim(self, store: Store, there: Collection[str] = ()) -> keys.KeyClaim:
-        inner = inside(store)
+        inner = checkpoints_of_store(store)
         return keys.KeyClaim(KEY, inner.refs, inner.objects, "sha1", there.__contains__)
 
     def test_of_one_that_nobody_has_had(self, plain: Store, main_checkout: Checkout) -> None:
         claim = self.claim(plain, [RUN])
-        assert (claim.read(), claim.run()) == (None, None)
-        claim.require_free()
-        [(ref, new, old)] = written(claim.updates(RUN))
-        assert (ref, old, main_checkout.blobs(new)) == (REF, "", [keys.render_document(KEY, RUN)])
+        assert (claim.read_run_and_oid(), claim.existing_run()) == (None, None)
+        claim.require_key_unused()
+        [(ref, new, old)] = written(claim.make_key_updates(RUN))
+        assert (ref, old, main_checkout.blobs(new)) == (
+            REF,
+            "",
+            [keys.render_key_document(KEY, RUN)],
+        )
 
     def test_of_one_whose_run_never_began(self, plain: Store, main_checkout: Checkout) -> None:
-        put(main_checkout, keys.render_document(KEY, GONE).decode())
+        put(main_checkout, keys.render_key_document(KEY, GONE).decode())
         held = main_checkout.refs(REF)[REF]
         claim = self.claim(plain, [RUN])
-        assert (claim.read(), claim.run()) == ((GONE, held), None)
-        claim.require_free()
-        absent, (ref, new, old) = written(claim.updates(RUN))
+        assert (claim.read_run_and_oid(), claim.existing_run()) == ((GONE, held), None)
+        claim.require_key_unused()
+        absent, (ref, new, old) = written(claim.make_key_updates(RUN))
         assert absent == (f"refs/ckpt/runs/{GONE}", "", "")
-        assert (ref, old, main_checkout.blobs(new)) == (REF, held, [keys.render_document(KEY, RUN)])
+        assert (ref, old, main_checkout.blobs(new)) == (
+            REF,
+            held,
+            [keys.render_key_document(KEY, RUN)],
+        )
 
     def test_of_one_that_names_the_run_itself(self, plain: Store, main_checkout: Checkout) -> None:
-        put(main_checkout, keys.render_document(KEY, RUN).decode())
+        put(main_checkout, keys.render_key_document(KEY, RUN).decode())
         held = main_checkout.refs(REF)[REF]
-        assert written(self.claim(plain).updates(RUN)) == [(REF, held, held)]
+        assert written(self.claim(plain).make_key_updates(RUN)) == [(REF, held, held)]
 
     def test_of_one_that_a_run_has(self, plain: Store, main_checkout: Checkout) -> None:
-        put(main_checkout, keys.render_document(KEY, GONE).decode())
+        put(main_checkout, keys.render_key_document(KEY, GONE).decode())
         claim = self.claim(plain, [GONE])
-        assert claim.run() == GONE
-        for call in (claim.require_free, lambda: claim.updates(RUN)):
+        assert claim.existing_run() == GONE
+        for call in (claim.require_key_unused, lambda: claim.make_key_updates(RUN)):
             with pytest.raises(RunExists) as caught:
                 call()
             said = caught.value
@@ -414,7 +422,7 @@ class TestOfRunsThatGo:
         refs = {}
         for key, run in (("one", RUN), ("other", GONE)):
             refs[run] = f"refs/ckpt/keys/{hashlib.sha256(key.encode()).hexdigest()}"
-            put(checkout, keys.render_document(key, run).decode(), refs[run])
+            put(checkout, keys.render_key_document(key, run).decode(), refs[run])
         put(checkout, "no key", "refs/ckpt/keys/8")
         checkout.git("update-ref", os.fsdecode(b"refs/ckpt/keys/\xe9"), "HEAD")
         checkout.git("update-ref", "refs/ckpt/keys-of-others/x", "HEAD")
@@ -423,17 +431,17 @@ class TestOfRunsThatGo:
     def test_theirs_are_deleted_and_no_others(self, plain: Store, main_checkout: Checkout) -> None:
         refs = self.everything(main_checkout)
         oids = main_checkout.refs("refs/ckpt/keys")
-        inner = inside(plain)
+        inner = checkpoints_of_store(plain)
         assert written(
-            keys.list_deletions(inner.refs, inner.objects, [RUN, "20270101-000000-without"])
+            keys.list_key_deletions(inner.refs, inner.objects, [RUN, "20270101-000000-without"])
         ) == [(refs[RUN], "", oids[refs[RUN]])]
-        assert keys.list_deletions(inner.refs, inner.objects, []) == []
+        assert keys.list_key_deletions(inner.refs, inner.objects, []) == []
 
     def test_those_without_a_run_are_forgotten(self, plain: Store, main_checkout: Checkout) -> None:
         refs = self.everything(main_checkout)
         before = main_checkout.refs()
-        inner = inside(plain)
-        keys.delete_orphans(inner.refs, inner.objects, lambda: [RUN])
+        inner = checkpoints_of_store(plain)
+        keys.delete_orphan_keys(inner.refs, inner.objects, lambda: [RUN])
         assert main_checkout.refs() == {
             ref: oid for ref, oid in before.items() if ref != refs[GONE]
         }
@@ -443,15 +451,15 @@ class TestOfRunsThatGo:
     ) -> None:
         refs = self.everything(main_checkout)
         main_checkout.git("update-ref", f"refs/ckpt/runs/{min(refs, key=refs.__getitem__)}", "HEAD")
-        inner = inside(plain)
-        keys.delete_orphans(inner.refs, inner.objects, list)
+        inner = checkpoints_of_store(plain)
+        keys.delete_orphan_keys(inner.refs, inner.objects, list)
         assert set(main_checkout.refs("refs/ckpt/keys")) & set(refs.values()) == {
             min(refs.values())
         }
 
     def test_nobody_asks_for_the_runs_where_there_are_no_keys(self, plain: Store) -> None:
-        inner = inside(plain)
-        keys.delete_orphans(
+        inner = checkpoints_of_store(plain)
+        keys.delete_orphan_keys(
             inner.refs, inner.objects, lambda: pytest.fail("the runs were asked for")
         )
 

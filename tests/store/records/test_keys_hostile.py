@@ -10,7 +10,7 @@ from gitckpt.store.records import keys
 from tests.store.conftest import RUN
 
 KEY = "nightly"
-REF = keys.name_ref(KEY)
+REF = keys.name_key_ref(KEY)
 CURE = f"see the document: git cat-file -p {REF}; delete the key: git update-ref -d {REF}"
 
 
@@ -23,7 +23,7 @@ def refused(data: bytes) -> tuple[str, str, str, str | None]:
 
 
 class TestWhatCosts:
-    TEXT = keys.render_document(KEY, RUN).decode()
+    TEXT = keys.render_key_document(KEY, RUN).decode()
 
     def test_as_many_bytes_as_a_record_may_have_are_read(self) -> None:
         comment = "# "
@@ -50,7 +50,7 @@ class TestWhatCosts:
 
 
 def test_what_nobody_has_foreseen_is_said_of_this_ref(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(text: str, limits: budget.Budget) -> None:
+    def fail(text: str, limits: budget.SizeLimits) -> None:
         raise MemoryError("no room")
 
     monkeypatch.setattr(toml, "loads", fail)

@@ -113,10 +113,10 @@ def test_while_somebody_writes_they_stay(
     with ThreadPoolExecutor(1) as another:
         assert another.submit(writer.acquire).result()
         with pytest.raises(LockHeld):
-            hold.renew()
+            hold.renew_lease()
         assert lock.exists()
         another.submit(writer.release).result()
-    hold.renew()
+    hold.renew_lease()
     assert not lock.exists()
 
 
@@ -151,7 +151,7 @@ class TestWhoMeetsOne:
         store = make_store(main_checkout)
         store.record("a-started", {"x": 1}, start="r")
         (lock,) = left(main_checkout, "refs/ckpt/leases/r")
-        hold_run(store, "r", "a test").release()
+        hold_run(store, "r", "a test").release_lease()
         assert not lock.exists()
 
     def test_a_repair(self, main_checkout: Checkout, make_store: MakeStore) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.repository import Repository, discover
+from gitckpt.git.repository import Repository, discover_repository
 from gitckpt.store.records import heads, ref_names
 from tests.conftest import Checkout
 from tests.store.conftest import ONE, RUN
@@ -36,7 +36,7 @@ OTHERS = [
 
 @pytest.fixture
 def repository(checkout: Checkout) -> Repository:
-    return discover(str(checkout.path))
+    return discover_repository(str(checkout.path))
 
 
 def left(repository: Repository, *refs: str) -> list[str]:
@@ -56,19 +56,15 @@ class TestOurs:
     def test_by_its_path(self, repository: Repository, ref: str, expected: bool) -> None:
         path = os.path.join(repository.common_dir, ref)
         assert [
-            heads.is_own_lock(repository, f"{path}{end}") for end in (".lock", "", ".lock2")
-        ] == [
-            expected,
-            False,
-            False,
-        ]
+            heads.is_ref_lock(repository, f"{path}{end}") for end in (".lock", "", ".lock2")
+        ] == [expected, False, False]
 
     def test_by_a_path_that_leads_there_another_way(
         self, repository: Repository, tmp_path: Path
     ) -> None:
         (tmp_path / "a link").symlink_to(repository.common_dir)
-        assert heads.is_own_lock(repository, f"{tmp_path}/a link/{OURS[1]}.lock")
-        assert not heads.is_own_lock(repository, f"{tmp_path}/{OURS[1]}.lock")
+        assert heads.is_ref_lock(repository, f"{tmp_path}/a link/{OURS[1]}.lock")
+        assert not heads.is_ref_lock(repository, f"{tmp_path}/{OURS[1]}.lock")
 
     def test_a_lock_that_is_a_link_is_what_its_name_says(
         self, repository: Repository, tmp_path: Path
@@ -76,19 +72,19 @@ class TestOurs:
         (path,) = left(repository, OURS[1])
         os.unlink(path)
         Path(path).symlink_to(tmp_path / "nowhere")
-        assert heads.is_own_lock(repository, path)
+        assert heads.is_ref_lock(repository, path)
 
 
 class TestThere:
     def test_all_of_ours_and_no_others(self, repository: Repository) -> None:
-        assert heads.list_locks(repository) == []
+        assert heads.list_ref_locks(repository) == []
         left(repository, *OTHERS)
         ours = left(repository, *OURS)
-        assert sorted(heads.list_locks(repository)) == sorted(ours)
+        assert sorted(heads.list_ref_locks(repository)) == sorted(ours)
 
     def test_those_of_notes_alone(self, repository: Repository) -> None:
         paths = left(repository, "refs/notes/checkpoints")
-        assert heads.list_locks(repository) == paths
+        assert heads.list_ref_locks(repository) == paths
 
 
 @pytest.mark.skipif(
@@ -105,7 +101,7 @@ class TestCleared:
         told: list[str] = []
         paths = left(repository, *OURS[:count])
         assert heads.clear_stale_locks(repository, told.append, paths[-1])
-        assert (told, heads.list_locks(repository)) == (
+        assert (told, heads.list_ref_locks(repository)) == (
             [f"removed {min(paths)}{more}: left behind by a killed git"],
             [],
         )
@@ -115,7 +111,7 @@ class TestCleared:
         old, young = left(repository, *OURS[:2])
         os.utime(young)
         assert not heads.clear_stale_locks(repository, told.append, young)
-        assert (told, heads.list_locks(repository)) == (
+        assert (told, heads.list_ref_locks(repository)) == (
             [f"removed {old}: left behind by a killed git"],
             [young],
         )
@@ -125,7 +121,7 @@ class TestCleared:
         told: list[str] = []
         ours, other = left(repository, OURS[0], ref)
         assert not heads.clear_stale_locks(repository, told.append, other)
-        assert (told, heads.list_locks(repository)) == ([], [ours])
+        assert (told, heads.list_ref_locks(repository)) == ([], [ours])
 
     def test_one_that_is_gone_already_is_gone(self, repository: Repository) -> None:
         told: list[str] = []
@@ -157,7 +153,7 @@ class TestCleared:
             assert another.submit(writer.acquire).result()
             assert not heads.clear_stale_locks(repository, told.append, path)
             another.submit(writer.release).result()
-        assert (told, heads.list_locks(repository)) == ([], [path])
+        assert (told, heads.list_ref_locks(repository)) == ([], [path])
         assert (heads.clear_stale_locks(repository, told.append, path), len(told)) == (True, 1)
 
     def test_whoever_sweeps_discards_them_and_says_so(self, repository: Repository) -> None:
@@ -165,4 +161,4 @@ class TestCleared:
         left(repository, *OURS)
         heads.discard_stale_locks(repository, told.append)
         heads.discard_stale_locks(repository, told.append)
-        assert (len(told), heads.list_locks(repository)) == (1, [])
+        assert (len(told), heads.list_ref_locks(repository)) == (1, [])

@@ -30,21 +30,22 @@ ONE = Checkpoint(
 
 @pytest.fixture
 def connection() -> Iterator[sqlite3.Connection]:
-    found = index.connect(":memory:")
+    found = index.connect_to_cache(":memory:")
     yield found
     found.close()
 
 
 def put(connection: sqlite3.Connection, one: Checkpoint) -> None:
-    index.delete_rows(connection, [ids.to_bytes(one.id)])
+    index.delete_rows(connection, [ids.id_to_bytes(one.id)])
     index.insert(connection, [entry.to_row(one, "4" * 40)], [])
     if one.run is not None and one.sequence is not None:
-        index.mark_unranked(connection, {one.run: one.sequence})
+        index.mark_checkpoints_unranked(connection, {one.run: one.sequence})
 
 
 def ranks(connection: sqlite3.Connection) -> dict[str, int]:
     return {
-        ids.from_bytes(id_): rank for id_, rank in connection.execute("SELECT id, rank FROM entry")
+        ids.id_from_bytes(id_): rank
+        for id_, rank in connection.execute("SELECT id, rank FROM entry")
     }
 
 
@@ -70,7 +71,7 @@ def test_however_runs_change(connection: sqlite3.Connection, seed: int) -> None:
         for _ in range(chance.randrange(1, 4)):
             name = nth(chance.randrange(12))
             if name in there and chance.random() < 0.4:
-                index.delete_rows(connection, [ids.to_bytes(name)])
+                index.delete_rows(connection, [ids.id_to_bytes(name)])
                 del there[name]
                 continue
             run = chance.choice([*RUNS, None])

@@ -43,7 +43,7 @@ def made(
 ) -> dict[str, Any]:
     """Return the resulting keys, and assert that the document agrees."""
     proposal = Proposal(said, state, **how)
-    checkpoint = codec.decode(proposal.render(was, {}), f"refs/checkpoints/{TWO}")
+    checkpoint = codec.decode(proposal.render_document(was, {}), f"refs/checkpoints/{TWO}")
     assert (
         (checkpoint.sequence, checkpoint.parent) == (said["sequence"], said["parent"])
         if said.get("run")
@@ -147,10 +147,10 @@ class TestPipeline:
         on.
         """
         proposal = Proposal(fields(), {})
-        proposal.render(
+        proposal.render_document(
             before(pipeline=PIPELINE | {"completed": {"one": ONE}}, attempt=ATTEMPT), {}
         )
-        proposal.render(before(sequence=7), {})
+        proposal.render_document(before(sequence=7), {})
         assert (
             proposal.fields["pipeline"],
             proposal.fields["attempt"],
@@ -180,7 +180,7 @@ class TestState:
     ) -> dict[str, Any]:
         return dict(
             codec.decode(
-                Proposal(said, state, **how).render(before(), carried),
+                Proposal(said, state, **how).render_document(before(), carried),
                 f"refs/checkpoints/{TWO}",
             ).state
         )

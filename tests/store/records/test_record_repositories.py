@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Checkpoint, Store
-from gitckpt.git.objects.libgit2 import Libgit2
-from gitckpt.git.objects.plumbing import Plumbing
-from gitckpt.store.store import inside
+from gitckpt.git.objects.libgit2 import Libgit2Objects
+from gitckpt.git.objects.plumbing import PlumbingObjects
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.store.conftest import ONE, MakeStore, blob, notes, require_whole
 
@@ -23,7 +23,11 @@ class TestRepositories:
         head = checkout.git("rev-parse", "--verify", "--quiet", "HEAD", ok=(0, 1))
         files = store.capture() if store.worktree else None
         made = store.record("a-complete", {"n": 1}, worktree=files, start="odd one")
-        assert (type(inside(store).objects), made.git_sha, made.branch) == (adapter, head, branch)
+        assert (type(checkpoints_of_store(store).objects), made.git_sha, made.branch) == (
+            adapter,
+            head,
+            branch,
+        )
         assert [store.find(made.id[:8]), store.find("latest"), store.list()[0].id] == [made.id] * 3
         assert store.read(made.id) == made
         assert require_whole(checkout) == {made.id: made}
@@ -37,7 +41,7 @@ class TestRepositories:
             make_store(checkout, adapter),
             checkout,
             branch=None,
-            adapter={"libgit2": Libgit2, "plumbing": Plumbing}[adapter],
+            adapter={"libgit2": Libgit2Objects, "plumbing": PlumbingObjects}[adapter],
         )
 
     def test_unborn(
@@ -49,7 +53,7 @@ class TestRepositories:
             make_store(checkout, adapter),
             checkout,
             branch="main",
-            adapter={"libgit2": Libgit2, "plumbing": Plumbing}[adapter],
+            adapter={"libgit2": Libgit2Objects, "plumbing": PlumbingObjects}[adapter],
         )
         tree = made.tree or ""
         assert (
@@ -64,7 +68,7 @@ class TestRepositories:
     def test_bare(self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path) -> None:
         main_checkout.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare.git"))
         bare = Checkout(tmp_path / "bare.git")
-        self.check(make_store(bare, "auto"), bare, branch="main", adapter=Libgit2)
+        self.check(make_store(bare, "auto"), bare, branch="main", adapter=Libgit2Objects)
 
     def test_shallow(self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path) -> None:
         main_checkout.commit("second")
@@ -77,13 +81,15 @@ class TestRepositories:
         )
         clone = Checkout(tmp_path / "shallow")
         clone.write("new", "x")
-        self.check(make_store(clone, "auto"), clone, branch="main", adapter=Libgit2)
+        self.check(make_store(clone, "auto"), clone, branch="main", adapter=Libgit2Objects)
 
     def test_sha256(self, make_store: MakeStore, make_checkout: Callable[..., Checkout]) -> None:
         checkout = make_checkout("wide", "--object-format=sha256")
         checkout.commit("first", README="hello\n")
         checkout.write("new", "x")
-        made = self.check(make_store(checkout, "auto"), checkout, branch="main", adapter=Plumbing)
+        made = self.check(
+            make_store(checkout, "auto"), checkout, branch="main", adapter=PlumbingObjects
+        )
         assert len(made.git_sha) == 64
 
     def test_partial_clone(
@@ -123,7 +129,7 @@ class TestRepositories:
         side = Checkout(tmp_path / "side", main_checkout.path)
         side.git("config", "--worktree", "core.autocrlf", "true")
         side.write("crlf", "a\r\nb\r\n")
-        made = self.check(make_store(side, "auto"), side, branch="side", adapter=Libgit2)
+        made = self.check(make_store(side, "auto"), side, branch="side", adapter=Libgit2Objects)
         assert (
             blob(side, side.git("rev-parse", f"refs/ckpt/trees/{made.id}:files/crlf")) == b"a\nb\n"
         )
@@ -164,7 +170,7 @@ class TestRepositories:
         checkout.commit("first", README="hello\n")
         checkout.write("new", "x")
         store = make_store(checkout, "auto")
-        assert inside(store).repository.has_reftable
-        made = self.check(store, checkout, branch="main", adapter=Plumbing)
+        assert checkpoints_of_store(store).repository.has_reftable
+        made = self.check(store, checkout, branch="main", adapter=PlumbingObjects)
         assert store.remove([made.id]) == 1
         assert list(checkout.refs("refs/checkpoints", "refs/ckpt")) == []

@@ -20,14 +20,14 @@ from gitckpt import (
     UsageError,
 )
 from gitckpt.git import lock
-from gitckpt.git.lock import Lock
-from gitckpt.git.refs import Update
+from gitckpt.git.lock import FileLock
+from gitckpt.git.refs import RefUpdate
 from gitckpt.model import codec
 from gitckpt.store import notes
 from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import draft, keys, recorder, ref_names
 from gitckpt.store.records.recorder import Proposal
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.store.conftest import (
     ONE,
@@ -60,16 +60,16 @@ class Fence:
         self.checked = 0
         self._error = error
 
-    def update(self) -> Update:
-        return Update(FENCE, "", "")
+    def make_lease_update(self) -> RefUpdate:
+        return RefUpdate(FENCE, "", "")
 
-    def check(self) -> None:
+    def require_lease_held(self) -> None:
         self.checked += 1
         if self._error is not None:
             raise self._error
 
 
-Attempt = Callable[[list[Update]], None]
+Attempt = Callable[[list[RefUpdate]], None]
 
 
 @pytest.fixture
@@ -80,16 +80,16 @@ def tries(plain: Store, monkeypatch: pytest.MonkeyPatch) -> Callable[[Attempt], 
     """
 
     def prepare(interfere: Attempt) -> list[list[str]]:
-        refs = inside(plain).refs
-        update = refs.update
+        refs = checkpoints_of_store(plain).refs
+        update = refs.apply_updates
         seen: list[list[str]] = []
 
-        def tried(updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
+        def tried(updates: list[RefUpdate], meanwhile: Callable[[], None] | None = None) -> None:
             seen.append([each.ref for each in updates])
             interfere(updates)
             update(updates, meanwhile)
 
-        monkeypatch.setattr(refs, "update", tried)
+        monkeypatch.setattr(refs, "apply_updates", tried)
         return seen
 
     return prepare
@@ -99,7 +99,7 @@ def outrun(times: int, error: Exception | None = None) -> Attempt:
     """Fail the first `times` transactions."""
     left = [error or RefMoved("somebody was faster")] * times
 
-    def interfere(updates: list[Update]) -> None:
+    def interfere(updates: list[RefUpdate]) -> None:
         if left:
             raise left.pop()
 
@@ -110,20 +110,20 @@ class TestWhatItBeginsWith:
     """A transaction begins with the guard, the key, and what the checkpoint needs."""
 
     def test_in_order(self, plain: Store, main_checkout: Checkout) -> None:
-        store = inside(plain)
+        store = checkpoints_of_store(plain)
         claim = keys.KeyClaim("nightly", store.refs, store.objects, "sha1", lambda run: False)
         fields = {"run": RUN, "pipeline": None, "attempt": None}
         fences = Proposal(fields, {}, guard=Fence(), claim=claim).list_guard_updates()
         assert [(each.ref, each.old) for each in fences] == [
             (FENCE, ""),
-            (keys.name_ref("nightly"), ""),
+            (keys.name_key_ref("nightly"), ""),
         ]
-        assert main_checkout.blobs(fences[1].new) == [keys.render_document("nightly", RUN)]
+        assert main_checkout.blobs(fences[1].new) == [keys.render_key_document("nightly", RUN)]
         assert [each.ref for each in Proposal(fields, {}, guard=Fence()).list_guard_updates()] == [
             FENCE
         ]
         assert [each.ref for each in Proposal(fields, {}, claim=claim).list_guard_updates()] == [
-            keys.name_ref("nightly")
+            keys.name_key_ref("nightly")
         ]
         assert Proposal(fields, {}).list_guard_updates() == []
 
@@ -131,9 +131,11 @@ class TestWhatItBeginsWith:
         self, plain: Store, main_checkout: Checkout, tries: Any
     ) -> None:
         seen = tries(outrun(0))
-        inside(plain).record("run-started", {}, start="Add login!", key="nightly", guard=Fence())
+        checkpoints_of_store(plain).record(
+            "run-started", {}, start="Add login!", key="nightly", guard=Fence()
+        )
         kept = f"refs/keep/ckpt/{main_checkout.head()}"
-        expected = [FENCE, keys.name_ref("nightly"), kept, f"refs/checkpoints/{ONE}", HEAD]
+        expected = [FENCE, keys.name_key_ref("nightly"), kept, f"refs/checkpoints/{ONE}", HEAD]
         assert seen[0] == expected
 
     def test_where_the_fence_is_down_nothing_is_recorded(
@@ -143,7 +145,7 @@ class TestWhatItBeginsWith:
         before = main_checkout.refs()
         fence = Fence(UsageError("somebody else drives it"))
         with pytest.raises(UsageError, match=r"^somebody else drives it$"):
-            inside(plain).record("a-complete", {}, guard=fence)
+            checkpoints_of_store(plain).record("a-complete", {}, guard=fence)
         assert (fence.checked, main_checkout.refs()) == (1, before)
 
 
@@ -171,22 +173,27 @@ class TestWhoDrives:
                 "perhaps a fetch replaced the ref"
             )
             with pytest.raises(CkptError) as caught:
-                inside(plain).record("a-complete", {}, run=RUN, guard=fence)
+                checkpoints_of_store(plain).record("a-complete", {}, run=RUN, guard=fence)
             assert (caught.value.message, caught.value.hint) == (
                 message,
                 f"see the fetched checkpoint: git ckpt resume {RUN}",
             )
             assert main_checkout.refs() == before
         else:
-            assert inside(plain).record("a-complete", {}, run=RUN, guard=fence).sequence == 2
-        assert not inside(plain).heads.is_local(RUN)
+            assert (
+                checkpoints_of_store(plain).record("a-complete", {}, run=RUN, guard=fence).sequence
+                == 2
+            )
+        assert not checkpoints_of_store(plain).heads.is_head_local(RUN)
 
     def test_from_one_that_was(self, plain: Store) -> None:
         plain.record("run-started", {}, start="Add login!")
         fence = Fence()
         fence.drives = True
-        assert inside(plain).record("a-complete", {}, run=RUN, guard=fence).sequence == 2
-        assert inside(plain).heads.is_local(RUN)
+        assert (
+            checkpoints_of_store(plain).record("a-complete", {}, run=RUN, guard=fence).sequence == 2
+        )
+        assert checkpoints_of_store(plain).heads.is_head_local(RUN)
 
 
 class TestWhatKeepsTheCommit:
@@ -209,9 +216,13 @@ class TestWhatKeepsTheCommit:
         for label in ("a-complete", "b-complete"):
             store.record(label, {})
         assert list(checkout.refs()) == [f"refs/checkpoints/{ONE}", f"refs/checkpoints/{TWO}"]
-        assert not notes.pending(inside(store).repository)[0]
+        assert not notes.list_pending_links(checkpoints_of_store(store).repository)[0]
         assert store.record("a-started", {}, start="Add login!").id == THREE
-        assert set(LocalCheckpoints.read(inside(store).repository)) == {ONE, TWO, THREE}
+        assert set(LocalCheckpoints.read(checkpoints_of_store(store).repository)) == {
+            ONE,
+            TWO,
+            THREE,
+        }
 
 
 class TestTries:
@@ -220,7 +231,7 @@ class TestTries:
     def test_as_often_as_it_takes(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:
         seen = tries(outrun(3))
         fence = Fence()
-        inside(plain).record("a-complete", {"n": 1}, guard=fence)
+        checkpoints_of_store(plain).record("a-complete", {"n": 1}, guard=fence)
         assert (fence.checked, [f"refs/checkpoints/{ONE}" in each for each in seen[:4]]) == (
             3,
             [True] * 4,
@@ -279,12 +290,12 @@ class TestTries:
         run = str(plain.record("a-started", {"n": 1}, start="Add login!").run)
         other = make_store(main_checkout)
 
-        def overtake(updates: list[Update]) -> None:
+        def overtake(updates: list[RefUpdate]) -> None:
             if len(seen) == 1:
                 other.record("b-complete", {"n": 5}, run=run)
 
         seen: list[list[str]] = tries(overtake)
-        made = inside(plain).record(
+        made = checkpoints_of_store(plain).record(
             "c-complete", run=run, change=lambda state: {"n": state["n"] + 1}
         )
         assert (made.sequence, made.parent, made.state) == (3, nth(3), {"n": 6})
@@ -295,7 +306,7 @@ class TestTries:
     def test_a_run_that_exists_by_then_gets_another_name(
         self, plain: Store, main_checkout: Checkout, tries: Any
     ) -> None:
-        def overtake(updates: list[Update]) -> None:
+        def overtake(updates: list[RefUpdate]) -> None:
             if len(seen) == 1:
                 main_checkout.git("update-ref", HEAD, "HEAD")
 
@@ -303,15 +314,12 @@ class TestTries:
         assert plain.record("run-started", {}, start="Add login!").run == f"{RUN}-2"
         assert [
             [ref for ref in each if ref.startswith("refs/ckpt/runs/")] for each in seen[:2]
-        ] == [
-            [HEAD],
-            [f"{HEAD}-2"],
-        ]
+        ] == [[HEAD], [f"{HEAD}-2"]]
 
     def test_an_id_that_is_taken_by_then_is_said(
         self, plain: Store, main_checkout: Checkout, tries: Any
     ) -> None:
-        def overtake(updates: list[Update]) -> None:
+        def overtake(updates: list[RefUpdate]) -> None:
             if len(seen) == 2:
                 main_checkout.git("update-ref", f"refs/checkpoints/{ONE}", "HEAD")
             if len(seen) == 1:
@@ -329,15 +337,15 @@ class TestTwoInARow:
     The second continues the first, with the same commit and its own state.
     """
 
-    def second(self, **details: Any) -> draft.Successor:
+    def second(self, **details: Any) -> draft.SuccessorCheckpoint:
         given: Any = {"id": nth(9), "run": RUN} | details
-        return draft.Successor("b-started", {"n": 2}, given)
+        return draft.SuccessorCheckpoint("b-started", {"n": 2}, given)
 
     def test_in_one_transaction(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:
         first = plain.record("a-started", {"n": 0}, start="Add login!")
         seen = tries(outrun(1))
         then = self.second()
-        made = inside(plain).record("a-complete", {"n": 1}, run=RUN, then=then)
+        made = checkpoints_of_store(plain).record("a-complete", {"n": 1}, run=RUN, then=then)
         assert [made.id, made.sequence, made.parent, made.state] == [TWO, 2, ONE, {"n": 1}]
         assert then.checkpoint is not None
         assert [
@@ -345,12 +353,7 @@ class TestTwoInARow:
             then.checkpoint.sequence,
             then.checkpoint.parent,
             then.checkpoint.state,
-        ] == [
-            nth(9),
-            3,
-            TWO,
-            {"n": 2},
-        ]
+        ] == [nth(9), 3, TWO, {"n": 2}]
         found = require_whole(main_checkout)
         assert require_runs(main_checkout, found) == {RUN: [ONE, TWO, nth(9)]}
         assert {found[name].git_sha for name in found} == {first.git_sha}
@@ -372,8 +375,10 @@ class TestTwoInARow:
     ) -> None:
         plain.record("a-started", {"n": 0, "theirs": 0}, start="Add login!")
         make_store(main_checkout).record("b-complete", {"n": 5, "theirs": 5}, run=RUN)
-        then = draft.Successor("b-started", {"n": 2, "theirs": 2}, {"id": nth(9), "run": RUN})
-        inside(plain).record(
+        then = draft.SuccessorCheckpoint(
+            "b-started", {"n": 2, "theirs": 2}, {"id": nth(9), "run": RUN}
+        )
+        checkpoints_of_store(plain).record(
             "a-complete", {"n": 1, "theirs": 1}, run=RUN, then=then, keeps=("theirs",)
         )
         found = require_whole(main_checkout)
@@ -388,7 +393,9 @@ class TestTwoInARow:
         plain.record("a-started", {"n": 0}, start="Add login!")
         before = main_checkout.refs()
         with pytest.raises(UsageError, match=f"^a checkpoint {ONE} exists already$"):
-            inside(plain).record("a-complete", {"n": 1}, run=RUN, then=self.second(id=ONE))
+            checkpoints_of_store(plain).record(
+                "a-complete", {"n": 1}, run=RUN, then=self.second(id=ONE)
+            )
         assert main_checkout.refs() == before
 
 
@@ -424,7 +431,7 @@ class TestWhatItRemembers:
     ) -> None:
         plain.record("a-started", {"n": 1}, start="Add login!")
         for name, count in ((TWO, 2), (THREE, 3)):
-            inside(plain).record("a-complete", {"n": count}, run=RUN, keeps=("n",))
+            checkpoints_of_store(plain).record("a-complete", {"n": count}, run=RUN, keeps=("n",))
             assert self.state(main_checkout, name) == {"n": count}
 
     def test_where_somebody_came_between(
@@ -432,7 +439,9 @@ class TestWhatItRemembers:
     ) -> None:
         plain.record("a-started", {"n": 1, "theirs": 1}, start="Add login!")
         make_store(main_checkout).record("b-complete", {"n": 2, "theirs": 2}, run=RUN)
-        made = inside(plain).record("c-complete", {"n": 3, "theirs": 3}, run=RUN, keeps=("theirs",))
+        made = checkpoints_of_store(plain).record(
+            "c-complete", {"n": 3, "theirs": 3}, run=RUN, keeps=("theirs",)
+        )
         assert (made.sequence, made.parent, self.state(main_checkout, THREE)) == (
             3,
             TWO,
@@ -440,24 +449,24 @@ class TestWhatItRemembers:
         )
 
     def test_a_run_that_is_not_there_is_none(self, plain: Store, main_checkout: Checkout) -> None:
-        store = inside(plain)
+        store = checkpoints_of_store(plain)
         fields: dict[str, Any] = {"id": ONE, "run": RUN, "git_sha": ""}
         with pytest.raises(NotFoundError) as caught:
-            store._recorder.record(Proposal(fields, {}))
+            store._recorder.record_proposals(Proposal(fields, {}))
         assert (caught.value.message, caught.value.hint) == (
             f"no run {RUN}",
             "list the runs: git ckpt runs",
         )
 
     def test_a_state_that_is_somebody_elses_is_not_noted_as_ours(self, plain: Store) -> None:
-        store = inside(plain)
+        store = checkpoints_of_store(plain)
         fields = codec.document_fields(store.record("a-complete", {})) | {"id": TWO, "run": RUN}
-        store._recorder.record(Proposal(dict(fields), {}, starts_run=True, is_ours=False))
-        assert not store.heads.is_local(RUN)
-        store._recorder.record(
+        store._recorder.record_proposals(Proposal(dict(fields), {}, starts_run=True, is_ours=False))
+        assert not store.heads.is_head_local(RUN)
+        store._recorder.record_proposals(
             Proposal(fields | {"id": THREE, "run": f"{RUN}-2"}, {}, starts_run=True)
         )
-        assert store.heads.is_local(f"{RUN}-2")
+        assert store.heads.is_head_local(f"{RUN}-2")
 
     def test_files_that_vanished_are_said(self) -> None:
         error = FilesPruned()
@@ -504,7 +513,7 @@ class TestNotes:
         with pytest.raises(RefMoved):
             waiting.write_notes()
         assert (seen, self.notes(main_checkout)) == ([["refs/notes/checkpoints"]], [ONE])
-        assert notes.pending(inside(waiting).repository)[0]
+        assert notes.list_pending_links(checkpoints_of_store(waiting).repository)[0]
 
     def test_a_failure_does_not_fail_the_record(
         self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
@@ -526,7 +535,7 @@ def test_who_records_waits_for_whoever_does(
     monkeypatch.setattr(ref_names, "PATIENCE", 0.05)
     path = os.path.join(make_private_dir(plain), "write.lock")
     assert path == os.fspath(Path(main_checkout.path, ".git/ckpt/write.lock"))
-    with Lock(path, 0) as is_held:
+    with FileLock(path, 0) as is_held:
         plain.record("a-complete", {})
     assert (is_held, list(require_whole(main_checkout))) == (True, [ONE])
 
@@ -536,12 +545,12 @@ def test_who_records_holds_the_lock_of_writers(plain: Store) -> None:
     held_then: list[bool] = []
 
     class Looking(Fence):
-        def update(self) -> Update:
-            held_then.append(lock.is_held_here(path))
-            return super().update()
+        def make_lease_update(self) -> RefUpdate:
+            held_then.append(lock.is_held_by_this_process(path))
+            return super().make_lease_update()
 
-    inside(plain).record("a-complete", {}, guard=Looking())
-    assert (held_then, lock.is_held_here(path)) == ([True], False)
+    checkpoints_of_store(plain).record("a-complete", {}, guard=Looking())
+    assert (held_then, lock.is_held_by_this_process(path)) == ([True], False)
 
 
 class TestObstacles:
@@ -573,7 +582,7 @@ class TestObstacles:
     def test_a_document_that_a_gc_took_is_written_once_more(
         self, plain: Store, main_checkout: Checkout, tries: Any
     ) -> None:
-        def take(updates: list[Update]) -> None:
+        def take(updates: list[RefUpdate]) -> None:
             for each in updates if len(seen) == 1 else ():
                 if each.ref == f"refs/checkpoints/{ONE}":
                     (main_checkout.path / ".git/objects" / each.new[:2] / each.new[2:]).unlink()
@@ -645,7 +654,7 @@ def test_what_a_file_says_is_complete_is_what_counts() -> None:
         "sequence": 1,
         "pipeline": {"name": "ci", "phases": ["a", "b"], "completed": {"a": ONE}},
     }
-    Proposal(fields, {}).render(before, {})
+    Proposal(fields, {}).render_document(before, {})
     assert fields["pipeline"] == own
 
 
@@ -662,7 +671,7 @@ def test_a_change_may_use_the_store_itself(
             "links": len(store.links(first.git_sha)),
         }
 
-    assert inside(store).record("b-complete", run=first.run, change=change).state == {
+    assert checkpoints_of_store(store).record("b-complete", run=first.run, change=change).state == {
         "n": 1,
         "seen": 1,
         "links": 1,

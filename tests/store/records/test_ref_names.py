@@ -8,17 +8,17 @@ import pytest
 
 from gitckpt import InvalidCheckpoint, Store
 from gitckpt.git.objects.encoding import OVERSIZED
-from gitckpt.git.refs import Update
+from gitckpt.git.refs import RefUpdate
 from gitckpt.model import budget
 from gitckpt.store.records import ref_names
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.store.conftest import ONE, RUN, TWO
 
 A, B, C, D, E, F = (digit * 40 for digit in "abcdef")
 
 
-def said(updates: list[Update]) -> list[tuple[str, str, str]]:
+def said(updates: list[RefUpdate]) -> list[tuple[str, str, str]]:
     return [(update.ref, update.new, update.old) for update in updates]
 
 
@@ -32,7 +32,7 @@ class TestNewRefs:
             "worktree": {"tree": A, "operation_commit": B},
             "imported": {"original": C},
         }
-        kept = Update(f"refs/keep/ckpt/{D}", D, "")
+        kept = RefUpdate(f"refs/keep/ckpt/{D}", D, "")
         assert said(ref_names.plan_refs([(fields, E)], F, kept)) == [
             (f"refs/ckpt/trees/{ONE}", A, ""),
             (f"refs/keep/ckpt-operations/{ONE}", B, ""),
@@ -91,13 +91,13 @@ class TestManyDocuments:
         self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, many: int
     ) -> None:
         monkeypatch.setattr(ref_names, "_MANY", many)
-        monkeypatch.setattr(budget, "DOCUMENT", budget.Budget(100, 10, 10))
+        monkeypatch.setattr(budget, "DOCUMENT", budget.SizeLimits(100, 10, 10))
         small, large = (
             main_checkout.git("hash-object", "-w", "--stdin", data="x" * size)
             for size in (100, 101)
         )
         tree = main_checkout.git("rev-parse", "HEAD^{tree}")
-        store = inside(plain)
+        store = checkpoints_of_store(plain)
         found = list(
             ref_names.read_documents(store.repository, store.objects, [small, A, tree, large])
         )
@@ -115,7 +115,7 @@ class TestManyDocuments:
         large = main_checkout.git(
             "hash-object", "-w", "--stdin", data="x" * (budget.DOCUMENT.size + 1)
         )
-        store = inside(plain)
+        store = checkpoints_of_store(plain)
         found = list(
             ref_names.read_documents(store.repository, store.objects, [large, small, large])
         )
@@ -131,24 +131,14 @@ class TestOneDocument:
     @pytest.mark.parametrize(
         ("found", "how", "problem", "hint"),
         [
-            (
-                None,
-                {},
-                f"the object {A} is missing",
-                "find the cause: git ckpt verify",
-            ),
+            (None, {}, f"the object {A} is missing", "find the cause: git ckpt verify"),
             (
                 None,
                 {"lack": "damaged"},
                 f"the object {A} is damaged",
                 "find the cause: git ckpt verify",
             ),
-            (
-                (OVERSIZED, b""),
-                {},
-                "points to an object larger than any valid document",
-                None,
-            ),
+            ((OVERSIZED, b""), {}, "points to an object larger than any valid document", None),
             (("tree", b""), {}, "points to a tree, not to a blob", None),
         ],
     )

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from gitckpt import CheckpointInfo, LockHeld, RefMoved, RepositoryError, Store
-from gitckpt.git.refs import Update
+from gitckpt.git.refs import RefUpdate
 from gitckpt.store import local_checkpoints
 from gitckpt.store.records import keys, remover
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.dying import DyingGit
 from tests.store.conftest import ONE, RUN, THREE, TWO, notes, nth
@@ -30,15 +30,15 @@ Said = tuple[str, str, str]
 @pytest.fixture
 def done(plain: Store, monkeypatch: pytest.MonkeyPatch) -> list[list[Said]]:
     """The transactions from here on: ref, new and old value of each update."""
-    refs = inside(plain).refs
-    update = refs.update
+    refs = checkpoints_of_store(plain).refs
+    update = refs.apply_updates
     found: list[list[Said]] = []
 
-    def noted(updates: list[Update], *steps: Callable[[], None]) -> None:
+    def noted(updates: list[RefUpdate], *steps: Callable[[], None]) -> None:
         found.append([(each.ref, each.new, each.old) for each in updates])
         update(updates, *steps)
 
-    monkeypatch.setattr(refs, "update", noted)
+    monkeypatch.setattr(refs, "apply_updates", noted)
     return found
 
 
@@ -59,7 +59,7 @@ def listed(store: Store) -> dict[str, CheckpointInfo]:
 
 
 def remove(store: Store, *names: str, **how: Any) -> int:
-    return inside(store).remove(names, **how)
+    return checkpoints_of_store(store).remove(names, **how)
 
 
 class TestInOrder:
@@ -94,7 +94,7 @@ class TestInOrder:
         assert remove(plain, TWO, THREE, ONE) == 3
         names = [f"refs/checkpoints/{name}" for name in (ONE, TWO, THREE)]
         trees = [f"refs/ckpt/trees/{name}" for name in (TWO, THREE)]
-        key = keys.name_ref("nightly")
+        key = keys.name_key_ref("nightly")
         first, second = done
         assert first[0] == (HEAD, "", before[HEAD])
         assert sorted(first[1:-1]) == [(ref, "", before[ref]) for ref in names]
@@ -102,7 +102,7 @@ class TestInOrder:
             (key, "", before[key]),
             [(ref, "", before[ref]) for ref in trees],
         )
-        assert not local_checkpoints.local_oids(inside(plain).repository, RUN)
+        assert not local_checkpoints.read_local_oids(checkpoints_of_store(plain).repository, RUN)
         assert notes(main_checkout) == {made.git_sha: [made.id]}
 
     def test_of_those_that_go_last(
@@ -110,7 +110,7 @@ class TestInOrder:
     ) -> None:
         assert remove(plain, ONE, TWO, THREE, last=[ONE]) == 3
         names = {name: f"refs/checkpoints/{name}" for name in (ONE, TWO, THREE)}
-        key = keys.name_ref("nightly")
+        key = keys.name_key_ref("nightly")
         assert done[0][0] == (HEAD, before[names[ONE]], before[HEAD])
         assert sorted(done[0][1:]) == [
             (names[name], "", before[names[name]]) for name in (TWO, THREE)
@@ -132,10 +132,7 @@ class TestInOrder:
         assert remove(plain, TWO, THREE, last=last) == 2
         assert [
             sorted(ref for ref, *_ in each if ref.startswith("refs/checkpoints")) for each in done
-        ] == [
-            [f"refs/checkpoints/{TWO}", f"refs/checkpoints/{THREE}"],
-            [],
-        ]
+        ] == [[f"refs/checkpoints/{TWO}", f"refs/checkpoints/{THREE}"], []]
 
     @pytest.mark.parametrize(
         "last", [[], [ONE, TWO, THREE], [nth(9)]], ids=["none", "all", "others"]
@@ -147,7 +144,7 @@ class TestInOrder:
         assert [
             ref for ref in main_checkout.refs() if ref.startswith(("refs/checkpoints", "refs/ckpt"))
         ] == []
-        assert not local_checkpoints.local_oids(inside(plain).repository, RUN)
+        assert not local_checkpoints.read_local_oids(checkpoints_of_store(plain).repository, RUN)
 
     def test_what_others_have_below_our_names_stays(
         self, plain: Store, main_checkout: Checkout, before: dict[str, str]
@@ -173,7 +170,7 @@ class TestBesideOthers:
         monkeypatch: pytest.MonkeyPatch,
         ref: str,
     ) -> None:
-        monkeypatch.setattr(inside(plain).refs, "_heal", lambda _: False)
+        monkeypatch.setattr(checkpoints_of_store(plain).refs, "_heal", lambda _: False)
         lock = main_checkout.path / ".git" / f"{ref}.lock"
         lock.touch()
         with pytest.raises(LockHeld):
@@ -195,7 +192,7 @@ class TestBesideOthers:
         monkeypatch: pytest.MonkeyPatch,
         ref: str,
     ) -> None:
-        refs, seen = inside(plain).refs, []
+        refs, seen = checkpoints_of_store(plain).refs, []
         heal = refs._heal
         assert heal is not None
 
@@ -270,7 +267,7 @@ class TestWhatIsKnownAlready:
         assert list(main_checkout.refs("refs/keep")) == [kept]
         assert remove(plain) == 0
         assert list(main_checkout.refs("refs/keep")) == [kept]
-        inside(plain).remover().update_keep_refs()
+        checkpoints_of_store(plain).make_remover().update_keep_refs()
         assert main_checkout.refs("refs/keep") == {}
 
 
@@ -331,15 +328,15 @@ class TestAgainstOthers:
         error: Exception | None = None,
     ) -> None:
         """Fail the first `times` transactions, or those that change `ref`."""
-        refs = inside(store).refs
-        update, left = refs.update, [error or RefMoved("somebody was faster")] * times
+        refs = checkpoints_of_store(store).refs
+        update, left = refs.apply_updates, [error or RefMoved("somebody was faster")] * times
 
-        def fail(updates: list[Update], *steps: Callable[[], None]) -> None:
+        def fail(updates: list[RefUpdate], *steps: Callable[[], None]) -> None:
             if left and (not ref or ref in [each.ref for each in updates]):
                 raise left.pop()
             update(updates, *steps)
 
-        monkeypatch.setattr(refs, "update", fail)
+        monkeypatch.setattr(refs, "apply_updates", fail)
 
 
 class TestTheJournal:
@@ -355,14 +352,14 @@ class TestTheJournal:
         before: dict[str, str],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        refs, path = inside(plain).refs, Path(main_checkout.path, JOURNAL)
-        update, seen = refs.update, []
+        refs, path = checkpoints_of_store(plain).refs, Path(main_checkout.path, JOURNAL)
+        update, seen = refs.apply_updates, []
 
-        def look(updates: list[Update], *steps: Callable[[], None]) -> None:
+        def look(updates: list[RefUpdate], *steps: Callable[[], None]) -> None:
             seen.append(sorted(path.read_text().split()) if path.exists() else None)
             update(updates, *steps)
 
-        monkeypatch.setattr(refs, "update", look)
+        monkeypatch.setattr(refs, "apply_updates", look)
         remove(plain, THREE, TWO)
         assert len(seen) >= 2
         assert (seen, path.exists()) == ([[TWO, THREE]] * len(seen), False)
@@ -372,7 +369,9 @@ class TestTheJournal:
     ) -> None:
         made = plain.record("a-complete", {})
         begun: list[Any] = []
-        monkeypatch.setattr(remover.Remover, "_record_removal", lambda self, ids: begun.append(ids))
+        monkeypatch.setattr(
+            remover.CheckpointRemover, "_record_removal", lambda self, ids: begun.append(ids)
+        )
         assert (remove(plain, made.id), begun) == (1, [])
 
     @pytest.mark.parametrize("kind", ["directory", "link"])
@@ -404,7 +403,7 @@ class TestTheJournal:
             main_checkout.git("update-ref", "-d", f"refs/checkpoints/{name}")
         path = Path(main_checkout.path, JOURNAL)
         path.write_text(f"{TWO}\nno id\n{ONE}\n\xff\n", "latin-1")
-        inside(plain).remover().finish_removals()
+        checkpoints_of_store(plain).make_remover().finish_removals()
         assert set(main_checkout.refs("refs/ckpt/trees")) == {f"refs/ckpt/trees/{THREE}"}
         assert f"refs/checkpoints/{ONE}" in main_checkout.refs()
         assert not path.exists()
@@ -422,7 +421,7 @@ class TestTheJournal:
         """
         monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)
         # The running git has a longer timeout, after which the lock would count as stale.
-        inside(plain).refs.close()
+        checkpoints_of_store(plain).refs.close()
         left = f"refs/ckpt/trees/{TWO}"
         main_checkout.git("update-ref", "-d", f"refs/checkpoints/{TWO}")
         path, lock = (
@@ -436,7 +435,7 @@ class TestTheJournal:
         assert set(before) - set(main_checkout.refs()) == gone
         assert TWO in path.read_text()
         with pytest.raises(LockHeld):
-            inside(plain).remover().finish_removals()
+            checkpoints_of_store(plain).make_remover().finish_removals()
         lock.unlink()
         assert remove(plain) == 0
         assert (set(before) - set(main_checkout.refs()), path.exists()) == (gone | {left}, False)
@@ -445,13 +444,13 @@ class TestTheJournal:
         self, plain: Store, main_checkout: Checkout, before: dict[str, str]
     ) -> None:
         Path(main_checkout.path, JOURNAL).write_text(f"{TWO}\n{THREE}\n")
-        inside(plain).remover().finish_removals()
+        checkpoints_of_store(plain).make_remover().finish_removals()
         assert (main_checkout.refs(), Path(main_checkout.path, JOURNAL).exists()) == (before, False)
 
     def test_where_there_is_none_nothing_is_done(
         self, plain: Store, main_checkout: Checkout, before: dict[str, str], done: list[list[Said]]
     ) -> None:
-        inside(plain).remover().finish_removals()
+        checkpoints_of_store(plain).make_remover().finish_removals()
         assert (done, main_checkout.refs()) == ([], before)
 
 
@@ -487,15 +486,15 @@ class TestWithoutAnIndex:
         def fail(*_: object) -> None:
             raise RepositoryError("it cannot be read")
 
-        index = inside(plain).index
+        index = checkpoints_of_store(plain).index
         monkeypatch.setattr(index, "select", fail)
-        monkeypatch.setattr(index, "commits", fail)
+        monkeypatch.setattr(index, "list_commits", fail)
         assert remove(plain, THREE) == 1
         monkeypatch.undo()
         expected = set(before) - {
             HEAD,
             f"refs/checkpoints/{THREE}",
             f"refs/ckpt/trees/{THREE}",
-            keys.name_ref("nightly"),
+            keys.name_key_ref("nightly"),
         }
         assert set(main_checkout.refs()) == expected

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from gitckpt import LockHeld, Pipeline, Policy, Store
-from gitckpt.git.refs import Refs, Update
+from gitckpt.git.refs import Refs, RefUpdate
 from gitckpt.model import times
 from gitckpt.store.config import settings
 from gitckpt.store.retention import runs, sweep
 from gitckpt.store.retention import worktree as worktree_removal
-from gitckpt.store.retention.runs import Fate
+from gitckpt.store.retention.runs import RunFate
 from gitckpt.store.runs import run_files
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout, Clock
 from tests.store import working
 from tests.store.conftest import MakeStore, require_whole, view
@@ -54,19 +54,21 @@ class TestWholeRuns:
     ) -> None:
         before = main_checkout.refs()
         work = worked(plain, "done", make_store)
-        hold_run(plain, work.run, "a test").release()
-        beside = Path(run_files.files_of_run(inside(plain).repository, work.run).path, "input")
+        hold_run(plain, work.run, "a test").release_lease()
+        beside = Path(
+            run_files.files_of_run(checkpoints_of_store(plain).repository, work.run).path, "input"
+        )
         beside.mkdir(parents=True)
         (beside / "plan.md").write_text("x")
-        inside(make_store(work.worktree)).save(
+        checkpoints_of_store(make_store(work.worktree)).save(
             "run-complete",
             run=work.run,
             trigger="phase",
-            beside=run_files.files_of_run(inside(plain).repository, work.run).added,
+            beside=run_files.files_of_run(checkpoints_of_store(plain).repository, work.run).added,
         )
         clock.instant += 7 * DAY
         with_it = str(work.worktree.path)
-        fate = Fate(
+        fate = RunFate(
             work.run,
             "run-complete",
             4,
@@ -159,10 +161,11 @@ class TestWholeRuns:
     ) -> None:
         work = worked(plain, "r", make_store)
         clock.instant += 7 * DAY
-        fates, chains = runs.decide_fates(inside(plain), Policy())
+        fates, chains = runs.decide_fates(checkpoints_of_store(plain), Policy())
         make_store(work.worktree).record("build-started", run=work.run, trigger="phase")
         assert [
-            (fate.expires, fate.reason) for fate in runs.remove_runs(inside(plain), chains, fates)
+            (fate.expires, fate.reason)
+            for fate in runs.remove_runs(checkpoints_of_store(plain), chains, fates)
         ] == [(False, "the run has continued meanwhile")]
         assert (len(plain.list()), work.worktree.path.exists()) == (4, True)
         hold_run(plain, work.run, "a test")
@@ -192,7 +195,7 @@ class TestWholeRuns:
         for work in works:
             work.worktree.commit("a mistake", **{"gitckpt.toml": "nonsense"})
             work.worktree.git("branch", f"mistake-{work.run}")
-            plain_run = inside(make_store(work.worktree))
+            plain_run = checkpoints_of_store(make_store(work.worktree))
             plain_run.save("run-complete", run=work.run, trigger="phase")
         works[1].worktree.write("more", "x")
         clock.instant += 7 * DAY
@@ -208,9 +211,13 @@ class TestWholeRuns:
 
     def test_the_setting(self, main_checkout: Checkout, plain: Store) -> None:
         main_checkout.write("gitckpt.toml", '[retention]\nruns_older_than = "2w"\n')
-        assert settings.read(inside(plain).repository).policy == Policy(runs_older_than=14 * DAY)
+        assert settings.read_settings(checkpoints_of_store(plain).repository).policy == Policy(
+            runs_older_than=14 * DAY
+        )
         main_checkout.git("config", "ckpt.runsOlderThan", "1d")
-        assert settings.read(inside(plain).repository).policy == Policy(runs_older_than=DAY)
+        assert settings.read_settings(checkpoints_of_store(plain).repository).policy == Policy(
+            runs_older_than=DAY
+        )
 
 
 class TestEverything:
@@ -337,9 +344,9 @@ class TestManyAtOnce:
         ]
         clock.instant += 7 * DAY
         gone: list[set[str]] = []
-        update = Refs.update
+        update = Refs.apply_updates
 
-        def note(refs: Refs, updates: Sequence[Update], *args: Any, **options: Any) -> Any:
+        def note(refs: Refs, updates: Sequence[RefUpdate], *args: Any, **options: Any) -> Any:
             gone.append(
                 {
                     one.ref.rpartition("/")[2]
@@ -349,7 +356,7 @@ class TestManyAtOnce:
             )
             return update(refs, updates, *args, **options)
 
-        monkeypatch.setattr(Refs, "update", note)
+        monkeypatch.setattr(Refs, "apply_updates", note)
         plain.expire(Policy())
         first, last = (each for each in gone if each)
         assert first > set(names[:2])
@@ -439,12 +446,12 @@ class TestSquashing:
 
 class TestLeasesOfNoRun:
     def test_go_unless_they_are_held(self, plain: Store, main_checkout: Checkout) -> None:
-        hold_run(plain, "20270115-080001-gone", "a test").release()
+        hold_run(plain, "20270115-080001-gone", "a test").release_lease()
         driven_elsewhere(plain, "20270115-080001-driven")
         main_checkout.git("update-ref", "refs/ckpt/leases/20270115-080001-odd", "HEAD")
         run = str(plain.record("run-started", {}, start="there", trigger="phase").run)
-        hold_run(plain, run, "a test").release()
-        runs.delete_orphan_leases(inside(plain))
+        hold_run(plain, run, "a test").release_lease()
+        runs.delete_orphan_leases(checkpoints_of_store(plain))
         left = ["20270115-080001-driven", "20270115-080001-odd", run]
         assert sorted(main_checkout.refs("refs/ckpt/leases")) == sorted(
             f"refs/ckpt/leases/{name}" for name in left
@@ -465,7 +472,7 @@ def real(main_checkout: Checkout) -> Work:
     """A complete run by the wall clock, with a lease."""
     with opened(main_checkout) as store:
         work = worked(store, "r", opened)
-        hold_run(store, work.run, "a test").release()
+        hold_run(store, work.run, "a test").release_lease()
     return work
 
 
@@ -499,7 +506,9 @@ def test_a_kill_at_every_git_call(
             if real.newest.id in found and at % (2 * SHARES * STRIDE) == share:
                 assert view(store.resume(store.read(real.newest.id)).path) == content
             store.expire(Policy(runs_older_than=0))
-            sweep.sweep_refs(inside(store).repository, inside(store).refs)
+            sweep.delete_orphans(
+                checkpoints_of_store(store).repository, checkpoints_of_store(store).refs
+            )
         assert checkout.refs("refs/checkpoints", "refs/ckpt") == {}
         assert not worktree.exists()
         assert list((checkout.path / ".git" / "worktrees").glob("*")) == []
@@ -528,7 +537,7 @@ def test_a_removal_of_refs_that_fails_loses_nothing(
         plain.remove_run(work.run)
     lock.unlink()
     assert view(plain.resume(work.newest).path) == content
-    assert worktree_removal.remove_worktree(inside(plain), work.run) is None
+    assert worktree_removal.remove_worktree(checkpoints_of_store(plain), work.run) is None
     assert told(plain, Policy()) == {"r": "- complete, 7d old, limit 7d"}
     assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
 

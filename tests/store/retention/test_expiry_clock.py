@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Policy, Store
-from gitckpt.git.repository import Repository, discover
+from gitckpt.git.repository import Repository, discover_repository
 from gitckpt.store.retention import expiry, maintenance
 from tests.conftest import Checkout
 from tests.stores import DAY, HOUR, SECOND, set_clock
@@ -20,7 +20,7 @@ START = 1_800_000_000 * SECOND
 
 @pytest.fixture
 def repository(main_checkout: Checkout) -> Iterator[Repository]:
-    opened = discover(str(main_checkout.path))
+    opened = discover_repository(str(main_checkout.path))
     yield opened
     opened.close()
 
@@ -69,15 +69,15 @@ def test_maintenance_lets_nothing_go_after_a_gap(
         run = store.record("run-complete", {}, start="old", trigger="phase").run
         path = Path(repository.make_private_dir(), "clock")
         path.write_text(f"{now - 60 * DAY} {now - 39 * DAY}\n")
-        maintenance.maintain(repository)
+        maintenance.run_maintenance(repository)
         assert [each.run for each in store.runs()] == [run]
-        assert maintenance.read_last(repository).outcome == "done"
+        assert maintenance.read_last_maintenance(repository).outcome == "done"
         assert (
             "the clock was set, or the repository was unused for a month: nothing expires for a day"
             in Path(repository.private_dir, "log").read_text()
         )
         path.write_text(f"{now - 2 * DAY} {now - HOUR}\n")
-        maintenance.maintain(repository)
+        maintenance.run_maintenance(repository)
         assert list(store.runs()) == []
 
 
@@ -111,7 +111,7 @@ def test_a_clock_that_was_set_while_the_machine_runs(
         start, running = expiry._read_uptime()
         path = Path(repository.make_private_dir(), "clock")
         path.write_text(f"{now - 300 * DAY} {now - ahead - gap} {start} {running - gap}\n")
-        maintenance.maintain(repository)
+        maintenance.run_maintenance(repository)
         assert [each.run for each in store.runs()] == ([run] if is_kept else [])
 
 

@@ -14,20 +14,20 @@ import pytest
 
 from gitckpt import CkptError, Store, UsageError, hook
 from gitckpt.git import packing
-from gitckpt.git.command import require_git
-from gitckpt.git.lock import Lock
-from gitckpt.git.repository import Repository, discover
+from gitckpt.git.command import require_git_version
+from gitckpt.git.lock import FileLock
+from gitckpt.git.repository import Repository, discover_repository
 from gitckpt.store.audit import doctor
-from gitckpt.store.records.remover import Remover
+from gitckpt.store.records.remover import CheckpointRemover
 from gitckpt.store.retention import maintenance
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.stores import DAY, SECOND, set_clock, timestamp
 
 
 @pytest.fixture
 def repository(main_checkout: Checkout) -> Iterator[Repository]:
-    opened = discover(str(main_checkout.path))
+    opened = discover_repository(str(main_checkout.path))
     yield opened
     opened.close()
 
@@ -42,7 +42,7 @@ def stamped(repository: Repository, ago: float = 7200) -> float:
 
 
 def test_that_never_ran(repository: Repository) -> None:
-    assert maintenance.read_last(repository) == maintenance.MaintenanceState(
+    assert maintenance.read_last_maintenance(repository) == maintenance.MaintenanceState(
         None, None, "never ran"
     )
 
@@ -50,13 +50,13 @@ def test_that_never_ran(repository: Repository) -> None:
 def test_that_was_done(repository: Repository) -> None:
     started = stamped(repository)
     before = time.time_ns() // 1000
-    maintenance.maintain(repository)
-    found = maintenance.read_last(repository)
+    maintenance.run_maintenance(repository)
+    found = maintenance.read_last_maintenance(repository)
     assert found.started == pytest.approx(started * SECOND, abs=1000)
     assert found.ended is not None
     assert before <= found.ended <= time.time_ns() // 1000
     assert found.outcome == "done"
-    assert not maintenance.has_failed(found)
+    assert not maintenance.has_maintenance_failed(found)
 
 
 def test_that_failed(
@@ -68,18 +68,18 @@ def test_that_failed(
         raise CkptError("a lock is held")
 
     with monkeypatch.context() as patched:
-        patched.setattr(maintenance, "pack", refuse)
+        patched.setattr(maintenance, "pack_repository", refuse)
         with pytest.raises(CkptError):
-            maintenance.maintain(repository)
-    found = maintenance.read_last(repository)
+            maintenance.run_maintenance(repository)
+    found = maintenance.read_last_maintenance(repository)
     assert found.started == pytest.approx(started * SECOND, abs=1000)
     assert found.ended is not None
     assert found.outcome == "failed: a lock is held"
-    assert maintenance.has_failed(found)
+    assert maintenance.has_maintenance_failed(found)
     with Store.open(main_checkout.path, adapter="plumbing") as store:
         (finding,) = (
             each
-            for each in doctor.examine(inside(store), require_git())
+            for each in doctor.list_findings(checkpoints_of_store(store), require_git_version())
             if each.code == "maintenance-failed"
         )
     assert (finding.object, finding.cure) == (
@@ -104,31 +104,31 @@ def test_nothing_expires_unasked_beside_a_mistake(
             main_checkout.git("config", broken, "many")
         else:
             main_checkout.write("gitckpt.toml", broken)
-        maintenance.maintain(repository)
+        maintenance.run_maintenance(repository)
         assert [each.run for each in store.runs()] == [run]
-        assert maintenance.read_last(repository).outcome == "done"
+        assert maintenance.read_last_maintenance(repository).outcome == "done"
         assert "maintenance: nothing expires: " in Path(repository.private_dir, "log").read_text()
         (main_checkout.path / "gitckpt.toml").unlink(missing_ok=True)
         main_checkout.git("config", "--unset-all", "ckpt.keepLast", ok=(0, 5))
-        maintenance.maintain(repository)
+        maintenance.run_maintenance(repository)
         assert list(store.runs()) == []
 
 
 def test_that_is_at_work_or_was_cut_off(repository: Repository) -> None:
     stamped(repository)
-    assert maintenance.read_last(repository).outcome == "was cut off"
+    assert maintenance.read_last_maintenance(repository).outcome == "was cut off"
     lock = os.path.join(repository.private_dir, "maintenance.lock")
-    with Lock(lock, 0) as held:
+    with FileLock(lock, 0) as held:
         assert held
-        assert maintenance.read_last(repository).outcome == "is at work"
-    assert maintenance.read_last(repository).outcome == "was cut off"
+        assert maintenance.read_last_maintenance(repository).outcome == "is at work"
+    assert maintenance.read_last_maintenance(repository).outcome == "was cut off"
 
 
 def test_a_doctor_says_both_and_counts_what_was_left(
     main_checkout: Checkout, repository: Repository
 ) -> None:
     stamped(repository)
-    maintenance.maintain(repository)
+    maintenance.run_maintenance(repository)
     half = main_checkout.path / ".git/objects/tmp_objdir-bulk-fsync-x"
     half.mkdir()
     (half / "tmp_obj_1").write_bytes(b"x" * 3_000_000)
@@ -136,8 +136,8 @@ def test_a_doctor_says_both_and_counts_what_was_left(
     for path in (half / "tmp_obj_1", half):
         os.utime(path, (long_ago, long_ago))
     with Store.open(main_checkout.path, adapter="plumbing") as store:
-        facts = doctor.list_facts(inside(store), require_git())
-        found = maintenance.read_last(repository)
+        facts = doctor.list_facts(checkpoints_of_store(store), require_git_version())
+        found = maintenance.read_last_maintenance(repository)
         assert found.started is not None
         assert found.ended is not None
         assert facts["maintenance_started"] == timestamp(found.started)
@@ -146,7 +146,10 @@ def test_a_doctor_says_both_and_counts_what_was_left(
         assert facts["leftover_files"] == 1
         assert 3_000_000 <= int(facts["leftover_bytes"] or 0) < 3_100_000
         store.expire()
-        assert doctor.list_facts(inside(store), require_git())["leftover_files"] == 0
+        assert (
+            doctor.list_facts(checkpoints_of_store(store), require_git_version())["leftover_files"]
+            == 0
+        )
     assert not half.exists()
     assert (
         subprocess.run(
@@ -184,9 +187,9 @@ class TestObjects:
         return "packs: 0" not in checkout.git("count-objects", "-v").splitlines()
 
     def test_many_are_packed(self, full: Checkout, repository: Repository) -> None:
-        maintenance.maintain(repository)
+        maintenance.run_maintenance(repository)
         assert self.packed(full)
-        assert maintenance.read_last(repository).outcome == "done"
+        assert maintenance.read_last_maintenance(repository).outcome == "done"
 
     @pytest.mark.parametrize(
         ("name", "value"), [("gc.auto", "0"), ("gc.auto", "6700"), ("maintenance.auto", "false")]
@@ -195,7 +198,7 @@ class TestObjects:
         self, full: Checkout, repository: Repository, name: str, value: str
     ) -> None:
         full.git("config", name, value)
-        maintenance.maintain(repository)
+        maintenance.run_maintenance(repository)
         assert not self.packed(full)
 
     def test_a_hook_of_the_user_may_say_that_this_is_no_time(
@@ -203,9 +206,9 @@ class TestObjects:
     ) -> None:
         hook = full.write(".git/hooks/pre-auto-gc", "#!/bin/sh\nexit 1\n")
         hook.chmod(0o755)
-        maintenance.maintain(repository)
+        maintenance.run_maintenance(repository)
         assert not self.packed(full)
-        assert maintenance.read_last(repository).outcome == "done"
+        assert maintenance.read_last_maintenance(repository).outcome == "done"
 
 
 class TestManyObjects:
@@ -231,7 +234,7 @@ class TestManyObjects:
     @pytest.mark.long
     def test_are_packed(self, full: Checkout, repository: Repository) -> None:
         tree = full.git("rev-parse", "HEAD^{tree}")
-        maintenance.maintain(repository)
+        maintenance.run_maintenance(repository)
         assert self.loose(full) == 0
         assert full.git("cat-file", "-t", tree) == "tree"
         assert full.git("cat-file", "-p", full.git("hash-object", "--stdin", data="7\n")) == "7"
@@ -240,9 +243,9 @@ class TestManyObjects:
     def test_stay_in_packs_when_git_packs_everything_anew(
         self, full: Checkout, repository: Repository
     ) -> None:
-        maintenance.maintain(repository)
+        maintenance.run_maintenance(repository)
         full.git("config", "gc.autoPackLimit", "1")
-        maintenance.maintain(repository)
+        maintenance.run_maintenance(repository)
         assert self.loose(full) == 0
         assert full.git("cat-file", "-p", full.git("hash-object", "--stdin", data="7\n")) == "7"
 
@@ -252,7 +255,7 @@ class TestManyObjects:
     ) -> None:
         full.git("config", name, value)
         before = self.loose(full)
-        maintenance.maintain(repository)
+        maintenance.run_maintenance(repository)
         assert self.loose(full) == before
 
     def test_a_hook_of_the_user_may_say_that_this_is_no_time(
@@ -260,8 +263,11 @@ class TestManyObjects:
     ) -> None:
         full.write(".git/hooks/pre-auto-gc", "#!/bin/sh\nexit 1\n").chmod(0o755)
         before = self.loose(full)
-        maintenance.maintain(repository)
-        assert (self.loose(full), maintenance.read_last(repository).outcome) == (before, "done")
+        maintenance.run_maintenance(repository)
+        assert (self.loose(full), maintenance.read_last_maintenance(repository).outcome) == (
+            before,
+            "done",
+        )
 
     def test_are_counted_roughly(self, full: Checkout, repository: Repository) -> None:
         assert abs(packing.count_loose_objects(repository) - self.loose(full)) < 400
@@ -281,14 +287,14 @@ class TestDue:
         for _ in range(2):
             hook.maintain_if_due(repository, lambda: None)
         assert begun == []
-        assert maintenance.read_last(repository) == maintenance.MaintenanceState(
+        assert maintenance.read_last_maintenance(repository) == maintenance.MaintenanceState(
             None, None, "never ran"
         )
         os.utime(stamp, (time.time() - hook.DAY - 60,) * 2)
         for _ in range(2):
             hook.maintain_if_due(repository, lambda: None)
         assert begun == [hook.MAINTAIN]
-        assert maintenance.read_last(repository).outcome == "was cut off"
+        assert maintenance.read_last_maintenance(repository).outcome == "was cut off"
 
     @pytest.mark.parametrize("name", ["shallow", "info/grafts"])
     def test_where_history_was_cut_off_since(
@@ -335,7 +341,7 @@ class TestDue:
             def fail(*_: object, **__: object) -> None:
                 raise UsageError("another process is at it")
 
-            monkeypatch.setattr(Remover, "update_keep_refs", fail)
+            monkeypatch.setattr(CheckpointRemover, "update_keep_refs", fail)
         assert hook.main(["post-commit"]) == 0
         assert begun == [hook.MAINTAIN]
         if is_held_up:

@@ -10,7 +10,7 @@ import pytest
 
 from gitckpt import LockHeld, NotFoundError, Policy, Store
 from gitckpt.store.retention.expiry import expire_outside_runs
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests import planted
 from tests.conftest import Checkout, Clock, Ids
 from tests.planted import plant
@@ -246,7 +246,7 @@ def write(checkout: Checkout, number: int, document: str) -> str:
 class TestExpire:
     def expire(self, store: Store, policy: Policy, *, dry_run: bool = False) -> dict[int, str]:
         """Return the reason for each expired checkpoint, by number."""
-        decided, _ = expire_outside_runs(inside(store), policy, dry_run=dry_run)
+        decided, _ = expire_outside_runs(checkpoints_of_store(store), policy, dry_run=dry_run)
         assert [entry.id for entry, _ in decided] == [decision.id for _, decision in decided]
         assert all(decision.expires for _, decision in decided)
         return {int(entry.id[:8], 16): decision.reason for entry, decision in decided}

@@ -20,7 +20,7 @@ def test_it_goes_with_all_that_it_had(
     plain.save("mine-complete", {})
     before = main_checkout.refs("refs/checkpoints", "refs/ckpt")
     work = worked(plain, "done", make_store, end=end)
-    hold_run(plain, work.run, "a test").release()
+    hold_run(plain, work.run, "a test").release_lease()
     assert plain.remove_run(work.run) == 3
     assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == before
     assert not work.worktree.path.exists()

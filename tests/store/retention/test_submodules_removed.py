@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Store
-from gitckpt.store.retention.worktree import reason_to_stay, remove_worktree
-from gitckpt.store.store import inside
+from gitckpt.store.retention.worktree import reason_not_to_remove, remove_worktree
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.store.audit.verifying import look, told
 from tests.store.conftest import MakeStore
@@ -42,8 +42,8 @@ def test_its_checkpoints_stay(
 ) -> None:
     theirs = [Checkout(work.worktree.path / name) for name in ("", "lib", "lib/inner")]
     before = [(commit, status, contents) for _, commit, status, contents in settled(*theirs)]
-    assert reason_to_stay(inside(plain), work.run) is None
-    assert remove_worktree(inside(plain), work.run) is None
+    assert reason_not_to_remove(checkpoints_of_store(plain), work.run) is None
+    assert remove_worktree(checkpoints_of_store(plain), work.run) is None
     assert not work.worktree.path.exists()
     assert named(work.newest)[0] in names(lib)
     plain.close()
@@ -97,7 +97,7 @@ def test_what_nobody_else_has_keeps_it(
     plain: Store, work: Work, do: Callable[[Checkout, Checkout], None], reason: str
 ) -> None:
     do(Checkout(work.worktree.path / "lib"), Checkout(work.worktree.path / "lib" / "inner"))
-    said = remove_worktree(inside(plain), work.run)
+    said = remove_worktree(checkpoints_of_store(plain), work.run)
     assert said is not None
     assert reason in said.partition("has contents that no checkpoint has: ")[2]
     assert work.worktree.path.is_dir()
@@ -106,6 +106,6 @@ def test_what_nobody_else_has_keeps_it(
 def test_a_checkpoint_of_its_own_keeps_it(plain: Store, work: Work, make_store: MakeStore) -> None:
     with make_store(work.worktree.path / "lib") as store:
         own = store.record("own-complete", {"n": 1})
-    said = remove_worktree(inside(plain), work.run)
+    said = remove_worktree(checkpoints_of_store(plain), work.run)
     assert said is not None
     assert said.endswith(f"checkpoint {own.id} in submodule lib")

@@ -14,11 +14,11 @@ import pytest
 
 from gitckpt import CheckpointInfo, Policy, Query, Store
 from gitckpt.model import policy
-from gitckpt.model.policy import Candidate
+from gitckpt.model.policy import ExpiryCandidate
 from gitckpt.store import local_checkpoints
 from gitckpt.store.audit import doctor
 from gitckpt.store.local_checkpoints import LocalCheckpoints
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout, Clock
 from tests.model.test_policy import newest
 from tests.store.conftest import MakeStore, nth
@@ -74,7 +74,7 @@ def test_ages_are_settings(plain: Store, main_checkout: Checkout, clock: Clock) 
     main_checkout.git("config", "ckpt.hourlyAfter", "1h")
     main_checkout.git("config", "ckpt.dailyAfter", "2h")
     main_checkout.git("config", "ckpt.keepLast", "0")
-    assert inside(plain).rules.read().policy == rules
+    assert checkpoints_of_store(plain).settings_reader.read_settings().policy == rules
     assert reasons(plain, rules) == {1: "3h old, one a day stays"}
     assert reasons(plain, Policy(keep_last=0, hourly_after=400 * DAY, daily_after=400 * DAY)) == {}
 
@@ -275,7 +275,9 @@ def test_what_was_fetched_stands_for_nothing_of_ours(
     assert reasons(plain) == {}
     assert len(plain.list()) == 2
     (forged,) = plain.list(Query(ids=[nth(99)]))
-    local_checkpoints.append_lines(inside(plain).repository, [(forged.id, forged.oid)])
+    local_checkpoints.append_lines(
+        checkpoints_of_store(plain).repository, [(forged.id, forged.oid)]
+    )
     assert sorted(reasons(plain)) == [1]
 
 
@@ -285,9 +287,7 @@ def test_a_fetched_one_of_a_hook_stands_for_nothing_of_ours(
     clock.instant = NOON
     plain.record("commit-complete", trigger="post-commit")
     fetch_forged(
-        main_checkout,
-        plain,
-        lambda text: text.replace(timestamp(NOON), timestamp(NOON + MINUTE)),
+        main_checkout, plain, lambda text: text.replace(timestamp(NOON), timestamp(NOON + MINUTE))
     )
     clock.instant = NOON + 9 * DAY
     assert reasons(plain) == {}
@@ -319,7 +319,7 @@ def test_what_is_gone_is_forgotten(plain: Store, main_checkout: Checkout, clock:
     agent_saves(plain, main_checkout, clock, *(NOON + number for number in range(200)))
     clock.instant = NOON + 2 * DAY
     assert len(reasons(plain)) == 199
-    assert set(LocalCheckpoints.read(inside(plain).repository)) == {nth(200)}
+    assert set(LocalCheckpoints.read(checkpoints_of_store(plain).repository)) == {nth(200)}
     assert (main_checkout.path / ".git/ckpt" / "written").stat().st_mode & 0o777 == 0o600
 
 
@@ -331,7 +331,7 @@ def test_a_pipe_in_its_place(plain: Store, main_checkout: Checkout, clock: Clock
     agent_saves(plain, main_checkout, clock, NOON + DAY)
     plain.write_notes()
     assert (
-        set(LocalCheckpoints.read(inside(plain).repository)),
+        set(LocalCheckpoints.read(checkpoints_of_store(plain).repository)),
         (main_checkout.path / ".git/ckpt/links").read_text(),
     ) == (set(), "")
 
@@ -364,7 +364,7 @@ def test_only_what_is_old_is_looked_at_and_nothing_else_would_go(
             everything=chance.random() < 0.3,
         )
         candidates = [
-            Candidate(
+            ExpiryCandidate(
                 each.id,
                 each.time,
                 each.trigger,
@@ -374,7 +374,9 @@ def test_only_what_is_old_is_looked_at_and_nothing_else_would_go(
             )
             for each in everything
         ]
-        decided = policy.decide_all(candidates, rules, newest(candidates, rules), now=clock.instant)
+        decided = policy.decide_expiry(
+            candidates, rules, newest(candidates, rules), now=clock.instant
+        )
         assert [entry.id for entry, _ in plain.expire(rules, dry_run=True).checkpoints] == [
             each.id for each in decided if each.expires
         ]
@@ -383,14 +385,8 @@ def test_only_what_is_old_is_looked_at_and_nothing_else_would_go(
 @pytest.mark.parametrize(
     ("who", "cure"),
     [
-        (
-            "agent",
-            "git ckpt expire; if too many stay: lower ages in [retention] of gitckpt.toml",
-        ),
-        (
-            "person",
-            "git ckpt expire --all --older-than 90d --dry-run; then without --dry-run",
-        ),
+        ("agent", "git ckpt expire; if too many stay: lower ages in [retention] of gitckpt.toml"),
+        ("person", "git ckpt expire --all --older-than 90d --dry-run; then without --dry-run"),
         ("run", "see git ckpt runs; remove each run that you do not need: git ckpt remove RUN"),
     ],
 )

@@ -12,9 +12,9 @@ import pytest
 
 from gitckpt import LeaseHeld, NotFoundError, Store, WorktreeError
 from gitckpt.store.retention import worktree
-from gitckpt.store.retention.worktree import is_pushed, reason_to_stay, remove_worktree
+from gitckpt.store.retention.worktree import is_run_pushed, reason_not_to_remove, remove_worktree
 from gitckpt.store.runs import run_files
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from gitckpt.store.worktrees import ownership
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, view
@@ -43,15 +43,15 @@ def test_what_a_checkpoint_holds_goes_and_comes_back(
         view(work.worktree.path),
         main_checkout.refs("refs/checkpoints", "refs/keep", "refs/ckpt/trees", "refs/ckpt/runs"),
     )
-    assert reason_to_stay(inside(plain), work.run) is None
+    assert reason_not_to_remove(checkpoints_of_store(plain), work.run) is None
     assert view(work.worktree.path) == before
-    assert remove_worktree(inside(plain), work.run) is None
+    assert remove_worktree(checkpoints_of_store(plain), work.run) is None
     nothing_left(main_checkout)
     assert (
         main_checkout.refs(*["refs/checkpoints", "refs/keep", "refs/ckpt/trees", "refs/ckpt/runs"])
         == refs
     )
-    assert remove_worktree(inside(plain), work.run) is None
+    assert remove_worktree(checkpoints_of_store(plain), work.run) is None
     assert (plain.resume(work.newest).path, view(work.worktree.path)) == (
         str(work.worktree.path),
         before,
@@ -67,7 +67,7 @@ def test_ignored_files_and_sockets_are_nobody_s_work(
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind("socket")
     monkeypatch.chdir(main_checkout.path)
-    assert remove_worktree(inside(plain), work.run) is None
+    assert remove_worktree(checkpoints_of_store(plain), work.run) is None
     nothing_left(main_checkout)
 
 
@@ -138,8 +138,8 @@ def test_what_no_checkpoint_holds_stays(
     before = view(work.worktree.path)
     said = held.format(commit=work.worktree.git("rev-parse", "HEAD"))
     expected = f"the worktree {work.worktree.path} has contents that no checkpoint has: {said}"
-    assert reason_to_stay(inside(plain), work.run) == expected
-    assert remove_worktree(inside(plain), work.run) == expected
+    assert reason_not_to_remove(checkpoints_of_store(plain), work.run) == expected
+    assert remove_worktree(checkpoints_of_store(plain), work.run) == expected
     assert view(work.worktree.path) == before
 
 
@@ -149,7 +149,7 @@ def test_a_checkpoint_more_lets_it_go(
     change(work)
     stage(work)
     make_store(work.worktree).save("more-complete", run=work.run)
-    assert remove_worktree(inside(plain), work.run) is None
+    assert remove_worktree(checkpoints_of_store(plain), work.run) is None
     nothing_left(main_checkout)
 
 
@@ -157,20 +157,24 @@ def test_files_that_are_too_large_stay(plain: Store, work: Work) -> None:
     work.worktree.git("config", "ckpt.maxFileSize", "3 B")
     work.worktree.write("large", "1234")
     assert (
-        reason_to_stay(inside(plain), work.run)
+        reason_not_to_remove(checkpoints_of_store(plain), work.run)
         == f"the worktree {work.worktree.path} has contents that no checkpoint has: made, large"
     )
 
 
 def test_what_the_run_put_out_beside_its_worktree_counts(plain: Store, work: Work) -> None:
-    place = Path(run_files.files_of_run(inside(plain).repository, work.run).path, "output", "build")
+    place = Path(
+        run_files.files_of_run(checkpoints_of_store(plain).repository, work.run).path,
+        "output",
+        "build",
+    )
     place.mkdir(parents=True)
     (place / "report").write_text("x")
     expected = (
         f"the worktree {work.worktree.path} has contents that no checkpoint has: "
         "run/output/build/report"
     )
-    assert remove_worktree(inside(plain), work.run) == expected
+    assert remove_worktree(checkpoints_of_store(plain), work.run) == expected
 
 
 def test_whoever_stands_in_it_keeps_it(
@@ -179,7 +183,7 @@ def test_whoever_stands_in_it_keeps_it(
     (work.worktree.path / "deep").mkdir()
     monkeypatch.chdir(work.worktree.path / "deep")
     assert (
-        remove_worktree(inside(plain), work.run)
+        remove_worktree(checkpoints_of_store(plain), work.run)
         == f"the current directory is in the worktree {work.worktree.path}"
     )
 
@@ -188,7 +192,7 @@ def test_it_is_not_removed_by_a_store_that_is_seen_from_it(
     work: Work, make_store: MakeStore
 ) -> None:
     assert (
-        remove_worktree(inside(make_store(work.worktree)), work.run)
+        remove_worktree(checkpoints_of_store(make_store(work.worktree)), work.run)
         == f"the current directory is in the worktree {work.worktree.path}"
     )
 
@@ -197,10 +201,11 @@ def test_a_lock_of_somebody_else_keeps_it(plain: Store, work: Work) -> None:
     work.worktree.git("worktree", "unlock", ".")
     work.worktree.git("worktree", "lock", ".")
     assert (
-        remove_worktree(inside(plain), work.run) == f"the worktree {work.worktree.path} is locked"
+        remove_worktree(checkpoints_of_store(plain), work.run)
+        == f"the worktree {work.worktree.path} is locked"
     )
     work.worktree.git("worktree", "unlock", ".")
-    assert remove_worktree(inside(plain), work.run) is None
+    assert remove_worktree(checkpoints_of_store(plain), work.run) is None
 
 
 @pytest.mark.parametrize("lost", ["commondir", "HEAD"])
@@ -211,10 +216,10 @@ def test_one_that_git_does_not_see_stays_with_the_way_to_mend_it(
     file.unlink()
     path = work.worktree.path
     said = f"git cannot use the worktree {path}; to repair it: git ckpt resume {work.run}"
-    assert remove_worktree(inside(plain), work.run) == said
+    assert remove_worktree(checkpoints_of_store(plain), work.run) == said
     plain.resume(plain.find(work.run))
     assert file.exists()
-    assert remove_worktree(inside(plain), work.run) is None
+    assert remove_worktree(checkpoints_of_store(plain), work.run) is None
 
 
 def test_a_repository_of_a_submodule_that_is_nowhere_else_keeps_it(
@@ -226,13 +231,13 @@ def test_a_repository_of_a_submodule_that_is_nowhere_else_keeps_it(
         f"the worktree {work.worktree.path} has contents that no checkpoint has: "
         "the only repository of submodule lib"
     )
-    assert remove_worktree(inside(plain), work.run) == expected
+    assert remove_worktree(checkpoints_of_store(plain), work.run) == expected
     shutil.rmtree(work.worktree.path)
     expected = (
         f"the worktree {work.worktree.path} is missing, and {git_dir} has repositories of "
         "submodules"
     )
-    assert remove_worktree(inside(plain), work.run) == expected
+    assert remove_worktree(checkpoints_of_store(plain), work.run) == expected
 
 
 class TestLeases:
@@ -243,8 +248,8 @@ class TestLeases:
             f"unless renewed, the lease ends at {lease.expires}"
         )
         assert (
-            reason_to_stay(inside(plain), work.run),
-            remove_worktree(inside(plain), work.run),
+            reason_not_to_remove(checkpoints_of_store(plain), work.run),
+            remove_worktree(checkpoints_of_store(plain), work.run),
         ) == (expected, expected)
         assert work.worktree.path.is_dir()
 
@@ -252,8 +257,8 @@ class TestLeases:
         self, plain: Store, main_checkout: Checkout, work: Work
     ) -> None:
         hold = hold_run(plain, work.run, "a test")
-        assert remove_worktree(inside(plain), work.run) is None
-        hold.check()
+        assert remove_worktree(checkpoints_of_store(plain), work.run) is None
+        hold.require_lease_held()
         nothing_left(main_checkout)
 
     def test_the_lease_is_ours_while_it_goes_and_given_back(
@@ -264,12 +269,12 @@ class TestLeases:
                 hold_run(plain, work.run, "a test")
 
         monkeypatch.setattr(worktree, "_delete_worktree", take_away)
-        assert remove_worktree(inside(plain), work.run) is None
-        hold_run(plain, work.run, "a test").release()
+        assert remove_worktree(checkpoints_of_store(plain), work.run) is None
+        hold_run(plain, work.run, "a test").release_lease()
 
     def test_of_no_run(self, plain: Store) -> None:
         with pytest.raises(NotFoundError, match="no run 20270115-080001-nothing"):
-            remove_worktree(inside(plain), "20270115-080001-nothing")
+            remove_worktree(checkpoints_of_store(plain), "20270115-080001-nothing")
 
 
 class TestDirectoriesThatAreElsewhere:
@@ -278,8 +283,8 @@ class TestDirectoriesThatAreElsewhere:
     ) -> None:
         shutil.rmtree(work.worktree.path)
         count = len(plain.list())
-        assert reason_to_stay(inside(plain), work.run) is None
-        assert remove_worktree(inside(plain), work.run) is None
+        assert reason_not_to_remove(checkpoints_of_store(plain), work.run) is None
+        assert remove_worktree(checkpoints_of_store(plain), work.run) is None
         assert len(plain.list()) == count
         nothing_left(main_checkout)
 
@@ -288,7 +293,7 @@ class TestDirectoriesThatAreElsewhere:
     ) -> None:
         stage(work)
         shutil.rmtree(work.worktree.path)
-        assert remove_worktree(inside(plain), work.run) is None
+        assert remove_worktree(checkpoints_of_store(plain), work.run) is None
         newest = plain.read(plain.list()[0].id)
         assert (newest.trigger, newest.run, newest.message) == (
             "safety:worktree",
@@ -305,7 +310,7 @@ class TestDirectoriesThatAreElsewhere:
         moved = main_checkout.path / ".ckpt" / "worktrees" / "moved"
         work.worktree.path.rename(moved)
         assert (
-            remove_worktree(inside(plain), work.run)
+            remove_worktree(checkpoints_of_store(plain), work.run)
             == f"the worktree was moved to {moved}; run: git worktree repair {moved}"
         )
         assert (moved / "made").exists()
@@ -314,7 +319,7 @@ class TestDirectoriesThatAreElsewhere:
         shutil.rmtree(work.worktree.path)
         work.worktree.path.mkdir()
         assert (
-            remove_worktree(inside(plain), work.run)
+            remove_worktree(checkpoints_of_store(plain), work.run)
             == f"{work.worktree.path} is no longer the worktree of the run"
         )
 
@@ -325,8 +330,8 @@ class TestDirectoriesThatAreElsewhere:
             f"to register it: git ckpt resume {work.run}"
         )
         assert (
-            reason_to_stay(inside(plain), work.run),
-            remove_worktree(inside(plain), work.run),
+            reason_not_to_remove(checkpoints_of_store(plain), work.run),
+            remove_worktree(checkpoints_of_store(plain), work.run),
         ) == (expected, expected)
 
     def test_worktrees_of_others_stay(
@@ -340,7 +345,7 @@ class TestDirectoriesThatAreElsewhere:
         main_checkout.git("worktree", "add", "--quiet", str(tmp_path / "mine"))
         other = worked(plain, "other", make_store)
         before = view(tmp_path / "mine"), view(other.worktree.path)
-        assert remove_worktree(inside(plain), work.run) is None
+        assert remove_worktree(checkpoints_of_store(plain), work.run) is None
         assert (view(tmp_path / "mine"), view(other.worktree.path)) == before
         assert not work.worktree.path.exists()
 
@@ -400,9 +405,9 @@ class TestKills:
     ) -> None:
         kill()
         with pytest.raises(Killed):
-            remove_worktree(inside(plain), work.run)
+            remove_worktree(checkpoints_of_store(plain), work.run)
         self.disarm()
-        assert remove_worktree(inside(plain), work.run) is None
+        assert remove_worktree(checkpoints_of_store(plain), work.run) is None
         nothing_left(main_checkout)
 
     @pytest.mark.sampled(6)
@@ -417,19 +422,22 @@ class TestKills:
         before = view(work.worktree.path)
         kill()
         with pytest.raises(Killed):
-            remove_worktree(inside(plain), work.run)
+            remove_worktree(checkpoints_of_store(plain), work.run)
         self.disarm()
         assert plain.resume(work.newest).path == str(work.worktree.path)
         assert view(work.worktree.path) == before
         work.worktree.write("goes on", "x")
-        worktree.finish_removals(inside(plain).repository)
+        worktree.finish_worktree_removals(checkpoints_of_store(plain).repository)
         assert (work.worktree.path / "goes on").exists()
-        assert ownership.owner_at(inside(plain).repository, str(work.worktree.path)) is not None
+        assert (
+            ownership.owner_at_path(checkpoints_of_store(plain).repository, str(work.worktree.path))
+            is not None
+        )
         assert "has contents that no checkpoint has: goes on" in str(
-            remove_worktree(inside(plain), work.run)
+            remove_worktree(checkpoints_of_store(plain), work.run)
         )
         make_store(work.worktree).save("more-complete", run=work.run)
-        assert remove_worktree(inside(plain), work.run) is None
+        assert remove_worktree(checkpoints_of_store(plain), work.run) is None
         nothing_left(main_checkout)
 
 
@@ -447,7 +455,7 @@ def test_a_directory_that_cannot_be_moved(
     with pytest.raises(
         WorktreeError, match=f"cannot remove the worktree {work.worktree.path}: Permission denied"
     ):
-        remove_worktree(inside(plain), work.run)
+        remove_worktree(checkpoints_of_store(plain), work.run)
     assert view(work.worktree.path) == before
 
 
@@ -457,29 +465,30 @@ class TestPushed:
     ) -> None:
         main_checkout.git("init", "--quiet", "--bare", str(tmp_path / "remote.git"))
         main_checkout.git("remote", "add", "origin", str(tmp_path / "remote.git"))
-        assert not is_pushed(inside(plain), work.run)
+        assert not is_run_pushed(checkpoints_of_store(plain), work.run)
         main_checkout.git("push", "--quiet", "origin", "HEAD:refs/heads/main")
-        assert is_pushed(inside(plain), work.run)
+        assert is_run_pushed(checkpoints_of_store(plain), work.run)
         commit(work)
-        assert not is_pushed(inside(plain), work.run)
+        assert not is_run_pushed(checkpoints_of_store(plain), work.run)
         work.worktree.git("push", "--quiet", "origin", "HEAD:refs/heads/work")
         work.worktree.git("push", "--quiet", "origin", "HEAD~:refs/heads/main")
-        assert is_pushed(inside(plain), work.run)
+        assert is_run_pushed(checkpoints_of_store(plain), work.run)
 
     def test_without_a_worktree_that_of_the_newest_checkpoint(
         self, plain: Store, main_checkout: Checkout, tmp_path: Path
     ) -> None:
         run = str(plain.record("run-started", {}, start="r", trigger="phase").run)
         main_checkout.git("update-ref", "refs/remotes/origin/main", "HEAD")
-        assert is_pushed(inside(plain), run)
+        assert is_run_pushed(checkpoints_of_store(plain), run)
         main_checkout.commit("more")
         plain.record("a-complete", {}, run=run)
-        assert not is_pushed(inside(plain), run)
+        assert not is_run_pushed(checkpoints_of_store(plain), run)
 
     def test_an_unborn_branch(
         self, make_checkout: Callable[..., Checkout], make_store: MakeStore
     ) -> None:
         store = make_store(make_checkout())
-        assert not is_pushed(
-            inside(store), str(store.record("run-started", {}, start="r", trigger="phase").run)
+        assert not is_run_pushed(
+            checkpoints_of_store(store),
+            str(store.record("run-started", {}, start="r", trigger="phase").run),
         )

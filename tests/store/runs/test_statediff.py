@@ -11,7 +11,7 @@ import pytest
 from gitckpt import Checkpoint, Progress, StateChange, Worktree
 from gitckpt.model import jsonable
 from gitckpt.model.checkpoint import Omitted
-from gitckpt.model.jsonable import MISSING, compare
+from gitckpt.model.jsonable import MISSING, compare_states
 
 UTC = dt.datetime(2026, 11, 21, 20, 15, tzinfo=dt.UTC)
 ELSEWHERE = UTC.astimezone(dt.timezone(dt.timedelta(hours=2)))
@@ -39,7 +39,7 @@ class TestCompare:
         ids=lambda value: type(value).__name__,
     )
     def test_equal_ones(self, value: Any) -> None:
-        assert compare({"x": value}, {"x": value}) == []
+        assert compare_states({"x": value}, {"x": value}) == []
 
     @pytest.mark.parametrize(
         ("old", "new"),
@@ -62,13 +62,13 @@ class TestCompare:
         ids=lambda value: type(value).__name__,
     )
     def test_different_ones(self, old: Any, new: Any) -> None:
-        assert compare({"x": old}, {"x": new}) == [StateChange("/x", old, new)]
-        assert compare({"x": new}, {"x": old}) == [StateChange("/x", new, old)]
+        assert compare_states({"x": old}, {"x": new}) == [StateChange("/x", old, new)]
+        assert compare_states({"x": new}, {"x": old}) == [StateChange("/x", new, old)]
 
     def test_what_came_and_what_went(self) -> None:
         old = {"gone": {"a": 1}, "list": [1, 2, 3], "same": [None], "grown": [1]}
         new = {"list": [1, 9], "same": [None], "added": None, "a/b~c": {"": 1}, "grown": [1, 2]}
-        assert compare(old, new) == [
+        assert compare_states(old, new) == [
             StateChange("/list/1", 2, 9),
             StateChange("/list/2", 3, MISSING),
             StateChange("/added", MISSING, None),
@@ -78,14 +78,14 @@ class TestCompare:
         ]
 
     def test_the_whole(self) -> None:
-        assert compare([], {}) == [StateChange("", [], {})]
+        assert compare_states([], {}) == [StateChange("", [], {})]
 
     def test_states_as_deep_as_they_may_be(self) -> None:
         old: Any = 1
         new: Any = 2
         for _ in range(200):
             old, new = {"x": [old]}, {"x": [new]}
-        assert compare(old, new) == [StateChange("/x/0" * 200, 1, 2)]
+        assert compare_states(old, new) == [StateChange("/x/0" * 200, 1, 2)]
 
 
 class TestJson:
@@ -116,7 +116,7 @@ class TestJson:
     )
 
     def test_the_document(self) -> None:
-        found = jsonable.to_document(self.CHECKPOINT)
+        found = jsonable.checkpoint_to_json(self.CHECKPOINT)
         assert found == {
             "version": 1,
             "id": "5f0c2c1e-8f0a-4e0b-9d57-3c4b0f3a9f11",
@@ -157,7 +157,10 @@ class TestJson:
         assert list(found)[-1] == "state"
 
     def test_the_state_alone(self) -> None:
-        assert jsonable.to_state(self.CHECKPOINT) == jsonable.to_document(self.CHECKPOINT)["state"]
+        assert (
+            jsonable.state_to_json(self.CHECKPOINT)
+            == jsonable.checkpoint_to_json(self.CHECKPOINT)["state"]
+        )
 
     def test_what_json_knows_has_no_types(self) -> None:
         plain = Checkpoint(
@@ -168,7 +171,7 @@ class TestJson:
             trigger="manual",
             state={"a": [1, 2.5, True, None, "s", {}]},
         )
-        assert jsonable.to_document(plain) == {
+        assert jsonable.checkpoint_to_json(plain) == {
             "version": 1,
             "id": "x",
             "phase": "a-b",

@@ -12,10 +12,10 @@ import pytest
 from gitckpt import GitError, Limits, WorktreeError
 from gitckpt.git import graph
 from gitckpt.git.contents import conversion
-from gitckpt.git.contents.bounds import Quarantine
+from gitckpt.git.contents.bounds import ObjectQuarantine
 from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.store.snapshot import capture
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, require_whole
 from tests.stores import private_dir
@@ -134,7 +134,7 @@ def test_what_cannot_be_stored_leaves_nothing_behind(
         def refuse(*_: object) -> None:
             raise GitError(["update-index"], 1, "No space left on device")
 
-        monkeypatch.setattr(Quarantine, "migrate", refuse)
+        monkeypatch.setattr(ObjectQuarantine, "migrate_objects", refuse)
         with pytest.raises(WorktreeError, match="No space left on device"):
             store.save("a-complete")
         assert scratch(store) == []
@@ -182,8 +182,8 @@ def test_a_large_file_is_never_held_as_a_whole(
     large, small = (main_checkout.git("hash-object", name) for name in ("large", "small"))
     with make_store(main_checkout) as store:
         asked: list[str] = []
-        cat_file = inside(store).repository.cat_file
-        really = cat_file.contents
+        cat_file = checkpoints_of_store(store).repository.cat_file
+        really = cat_file.read_contents
 
         def contents(
             names: Sequence[str], most: int | None = None
@@ -193,7 +193,7 @@ def test_a_large_file_is_never_held_as_a_whole(
                     asked.append(found[0])
                 yield found
 
-        monkeypatch.setattr(cat_file, "contents", contents)
+        monkeypatch.setattr(cat_file, "read_contents", contents)
         made = store.save("a-complete")
         assert large not in asked
         main_checkout.write("large", "x")

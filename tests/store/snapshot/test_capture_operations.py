@@ -14,7 +14,7 @@ from gitckpt.git.objects.encoding import DIRECTORY, FILE, encode_tree
 from gitckpt.git.worktree import operation
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.snapshot import manifest
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, view
 
@@ -170,7 +170,7 @@ def test_what_moved_head_since_leaves_no_difference(
         )
     store.restore(made)
     assert view(checkout.path) == expected
-    assert inside(store).repository.operation() == kind.name
+    assert checkpoints_of_store(store).repository.operation_in_progress() == kind.name
     if trace != "written":
         store.undo()
         assert checkout.git("status", "--porcelain") == ""
@@ -229,7 +229,9 @@ def test_a_rebase_in_another_worktree_moves_no_branch(
     there.git("rebase", how, env={"GIT_EDITOR": "true"})
     assert (there.git("branch", "--show-current"), there.git("status", "--porcelain")) == ("", "")
     assert checkout.refs("refs/heads") == branches
-    assert inside(store).repository.operation() == (None if is_over else "rebase")
+    assert checkpoints_of_store(store).repository.operation_in_progress() == (
+        None if is_over else "rebase"
+    )
 
 
 @pytest.mark.long
@@ -241,14 +243,19 @@ def test_a_rebase_brought_back_in_place(
     """A restored rebase keeps its branch, or is detached if the branch has moved."""
     REBASES[kind](checkout)
     store = make_store(checkout)
-    made, files = store.save("a-complete", {}), operation.collect(inside(store).repository)
+    made, files = (
+        store.save("a-complete", {}),
+        operation.collect_operation_files(checkpoints_of_store(store).repository),
+    )
     head, topic = checkout.git("rev-parse", "HEAD"), checkout.git("rev-parse", "topic")
     checkout.git("rebase", "--abort")
     checkout.git("checkout", "--quiet", "--detach", head)
     assert store.restore(made).remarks == []
     assert {
         name: content
-        for name, content in operation.collect(inside(store).repository).items()
+        for name, content in operation.collect_operation_files(
+            checkpoints_of_store(store).repository
+        ).items()
         if "_HEAD" not in name
     } == {name: content for name, content in files.items() if "_HEAD" not in name}
     store.undo()
@@ -265,13 +272,13 @@ def test_a_rebase_that_a_restore_replaces_comes_back_as_it_was(
     store = make_store(checkout)
     checkout.write("README", "before\n")
     REBASES["merge"](checkout)
-    files = operation.collect(inside(store).repository)
+    files = operation.collect_operation_files(checkpoints_of_store(store).repository)
     safe = store.save("a-complete", {})
     checkout.write("README", "resolved\n")
     checkout.git("add", "README")
     store.restore(safe)
     store.undo()
-    assert operation.collect(inside(store).repository) == files
+    assert operation.collect_operation_files(checkpoints_of_store(store).repository) == files
     checkout.git("rebase", "--continue", env={"GIT_EDITOR": "true"})
     assert checkout.git("branch", "--show-current") == "topic"
 
@@ -287,9 +294,9 @@ def test_a_rebase_that_a_restore_replaces_comes_back_as_it_was(
     ],
 )
 def test_what_somebody_else_wrote_as_the_name_of_a_branch(plain: Store, name: bytes) -> None:
-    repository = inside(plain).repository
+    repository = checkpoints_of_store(plain).repository
     files = {"rebase-merge/head-name": name, "rebase-merge/orig-head": b"x\n", "BISECT_START": name}
-    found = operation.detach(repository, files)
+    found = operation.detach_operation(repository, files)
     assert not found["rebase-merge/head-name"].startswith(b"refs/")
     assert found["BISECT_START"] == name
     assert operation.is_branch_unmoved(repository, files) == (
@@ -357,7 +364,7 @@ class TestNoBranchIsMoved:
             f"the {kind.name} of the checkpoint is not restored, as that would move another; "
             f"to open a worktree with the {kind.name}: "
         )
-        assert inside(store).repository.operation() is None
+        assert checkpoints_of_store(store).repository.operation_in_progress() is None
         checkout.git(kind.name, "--abort", ok=(128,))
         assert checkout.refs("refs/heads") == refs
         store.undo()
@@ -366,7 +373,7 @@ class TestNoBranchIsMoved:
             checkout.git("branch", "--quiet", "--force", home, made.git_sha)
             checkout.git("checkout", "--quiet", home)
             store.restore(made)
-            assert inside(store).repository.operation() == kind.name
+            assert checkpoints_of_store(store).repository.operation_in_progress() == kind.name
 
     @pytest.mark.long
     def test_a_rebase_that_a_restore_leaves_alone_stays_as_it_is(
@@ -464,11 +471,14 @@ class TestCapturedElsewhere:
         opened = store.resume(made)
         there = Checkout(Path(opened.path))
         assert opened.remarks == (operation.FOREIGN,)
-        assert operation.collect(inside(make_store(there)).repository) == {}
+        assert (
+            operation.collect_operation_files(checkpoints_of_store(make_store(there)).repository)
+            == {}
+        )
         assert there.git("ls-files", "--stage") == staged
         checkout.git("reset", "--quiet", "--hard", ok=(0, 128))
         assert operation.FOREIGN in store.restore(made).remarks
-        assert operation.collect(inside(store).repository) == {}
+        assert operation.collect_operation_files(checkpoints_of_store(store).repository) == {}
         assert checkout.git("ls-files", "--stage") == staged
 
     def test_nothing_of_a_fetched_rebase_runs_when_git_goes_on(
@@ -528,9 +538,9 @@ class TestCapturedElsewhere:
         made = store.save("a-complete", {})
         if not is_known:
             forget_captures(checkout)
-        opened = store.resume(rewind.fork_run(inside(store), made, trusted=True))
-        there = inside(make_store(Checkout(Path(opened.path)))).repository
-        assert there.operation() == ("merge" if is_known else None)
+        opened = store.resume(rewind.fork_run(checkpoints_of_store(store), made, trusted=True))
+        there = checkpoints_of_store(make_store(Checkout(Path(opened.path)))).repository
+        assert there.operation_in_progress() == ("merge" if is_known else None)
 
     def test_what_cannot_be_noted_is_saved_all_the_same(
         self, checkout: Checkout, make_store: MakeStore
@@ -552,9 +562,11 @@ class TestCapturedElsewhere:
         assert made.tree is not None
         head = checkout.git("rev-parse", "HEAD") + "\n"
         below = planted(checkout, made.tree, {"operation/refs/rewritten/a/b": head})
-        repository = inside(store).repository
-        files = manifest.read(repository, inside(store).objects, below, made.git_sha).operation
-        operation.bring_back(repository, {**files, "refs/rewritten/a": head.encode()})
+        repository = checkpoints_of_store(store).repository
+        files = manifest.read(
+            repository, checkpoints_of_store(store).objects, below, made.git_sha
+        ).operation
+        operation.restore_operation(repository, {**files, "refs/rewritten/a": head.encode()})
         assert set(checkout.refs("refs/rewritten")) == {"refs/rewritten/a"}
 
     @pytest.mark.long
@@ -562,7 +574,7 @@ class TestCapturedElsewhere:
         self, checkout: Checkout, make_store: MakeStore, tmp_path: Path
     ) -> None:
         store = make_store(checkout)
-        objects = inside(store).objects
+        objects = checkpoints_of_store(store).objects
         (tree,) = objects.write(
             [("tree", encode_tree({b"x": (FILE, objects.write([("blob", b"x")])[0])}))]
         )
@@ -576,7 +588,12 @@ class TestCapturedElsewhere:
             "mktree", data=f"040000 tree {files}\tfiles\n040000 tree {tree}\toperation\n"
         )
         with pytest.raises(WorktreeError, match="20 nested directories"):
-            manifest.read(inside(store).repository, inside(store).objects, whole, "")
+            manifest.read(
+                checkpoints_of_store(store).repository,
+                checkpoints_of_store(store).objects,
+                whole,
+                "",
+            )
         (run,) = objects.write(
             [
                 (
@@ -591,7 +608,9 @@ class TestCapturedElsewhere:
             ]
         )
         with pytest.raises(WorktreeError, match="too many nested directories"):
-            RunFiles(str(tmp_path / "run")).restore(inside(store).repository, objects, run)
+            RunFiles(str(tmp_path / "run")).restore_missing(
+                checkpoints_of_store(store).repository, objects, run
+            )
 
 
 def forget_captures(here: Checkout) -> None:

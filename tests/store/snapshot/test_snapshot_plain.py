@@ -20,7 +20,7 @@ from gitckpt.git.objects import diff
 from gitckpt.git.process import Child
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.store.snapshot import capture
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout, examples
 from tests.store.conftest import MakeStore
 
@@ -68,7 +68,7 @@ def require_parts(store: Store, checkout: Checkout, files: str) -> None:
 
     These include objects of the commit that it had to write again.
     """
-    at = inside(store)
+    at = checkpoints_of_store(store)
     head = checkout.head()
     parts = at._captured_parts(head, files)
     assert at._captured_parts(head, head) is None
@@ -130,7 +130,7 @@ def test_git_is_not_asked_to_write(
 ) -> None:
     CHANGES[change](checkout)
     found = saved(store, checkout)
-    assert (inside(store)._captured_parts(checkout.head(), found) is None) == (
+    assert (checkpoints_of_store(store)._captured_parts(checkout.head(), found) is None) == (
         "attributes" in change
     )
     # git checks the name of a new `.gitattributes` as that of any file it may refuse.
@@ -303,7 +303,9 @@ def test_what_lies_behind_a_link_is_not_read(
     (main_checkout.path / "d").symlink_to(tmp_path / "elsewhere")
     tree = main_checkout.git("rev-parse", "HEAD^{tree}")
     assert (
-        TreeWriter(inside(plain).repository, inside(plain).objects).tree(tree, (), [b"d/e/f"], [])
+        TreeWriter(
+            checkpoints_of_store(plain).repository, checkpoints_of_store(plain).objects
+        ).write_changed_tree(tree, (), [b"d/e/f"], [])
         is None
     )
 
@@ -313,13 +315,13 @@ def test_the_time_is_over_though_git_had_ended_when_it_was_asked(
 ) -> None:
     """The time limit holds even if the output of `git status` needs no waiting."""
     main_checkout.write("a", "a\n")
-    finish = PrivateIndex.finish
+    finish = PrivateIndex.wait_for_output
 
     def wait(index: PrivateIndex, child: Child, **options: Sequence[int]) -> bytes:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         return finish(index, child, **options)
 
-    monkeypatch.setattr(PrivateIndex, "finish", wait)
+    monkeypatch.setattr(PrivateIndex, "wait_for_output", wait)
     assert (
         plain.capture(Limits(timeout=0)).degraded == "capturing the files took more than 0 seconds"
     )

@@ -13,7 +13,7 @@ from gitckpt import BusyError, Store, UnsoundSnapshot, WorktreeError
 from gitckpt.git.contents.attributes import ConversionSettings
 from gitckpt.store.restore import byte_exact
 from gitckpt.store.snapshot import manifest
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.store.conftest import blob, view
 from tests.stores import private_dir
@@ -365,19 +365,21 @@ def test_a_file_with_other_names_and_a_mode(
 
 def test_a_file_that_changes_before_it_is_replaced(plain: Store, main_checkout: Checkout) -> None:
     strip(main_checkout)
-    store = inside(plain)
+    store = checkpoints_of_store(plain)
     made = plain.save("a-complete", {})
     path = main_checkout.write("a.nb", "source\nout 2\n")
     now = plain.save("b-complete", {})
     wanted, found = (
         manifest.contents_of(each, store.repository, store.objects) for each in (made, now)
     )
-    planned = byte_exact.plan(store.repository, found, wanted, [], lambda path: True)
-    with store.private_index() as index:
-        assert byte_exact.require_unchanged(index, planned, ConversionSettings(), wanted.files)
+    planned = byte_exact.plan_exact_files(store.repository, found, wanted, [], lambda path: True)
+    with store.take_private_index() as index:
+        assert byte_exact.require_files_unchanged(
+            index, planned, ConversionSettings(), wanted.files
+        )
         path.write_bytes(b"source\nout 3\n")
         with pytest.raises(BusyError, match=r"^a file changed while it was to be replaced: a.nb$"):
-            byte_exact.require_unchanged(index, planned, ConversionSettings(), wanted.files)
+            byte_exact.require_files_unchanged(index, planned, ConversionSettings(), wanted.files)
 
 
 def test_a_sparse_checkout(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
@@ -503,8 +505,7 @@ def test_a_way_out_of_the_worktree_is_refused(
     main_checkout.write("a.nb", "something else\n")
     before = seen(main_checkout.path)
     with pytest.raises(
-        UnsoundSnapshot,
-        match=f"an entry is named b'{re.escape(path.split('/', maxsplit=1)[0])}'",
+        UnsoundSnapshot, match=f"an entry is named b'{re.escape(path.split('/', maxsplit=1)[0])}'"
     ):
         plain.restore(made)
     with pytest.raises(UnsoundSnapshot, match="an entry is named"):
@@ -529,5 +530,7 @@ def test_a_link_on_the_way_is_not_followed(
     (main_checkout.path / "d").symlink_to(tmp_path / "elsewhere")
     (main_checkout.path / "a").symlink_to(target)
     for path in (b"d/a", b"a", b"../elsewhere/a", b"nowhere", b"d"):
-        assert not exact_files.replace_file(inside(plain).repository, path, b"hostile")
+        assert not exact_files.replace_file(
+            checkpoints_of_store(plain).repository, path, b"hostile"
+        )
     assert target.read_bytes() == b"untouched"

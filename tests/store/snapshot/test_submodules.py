@@ -10,7 +10,7 @@ import pytest
 from gitckpt import Checkpoint, Policy, Store, Worktree
 from gitckpt.git.worktree import modules
 from gitckpt.model.checkpoint import Omitted, Submodule
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests import planted
 from tests.conftest import Checkout, Clock
 from tests.planted import plant
@@ -126,14 +126,14 @@ class TestCapture:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         first = plain.save("a-complete", {})
-        record = inside(plain).record
+        record = checkpoints_of_store(plain).record
 
         def late(*args: Any, **details: Any) -> Checkpoint:
             with make_store(main_checkout) as other:
                 other.remove([first.id])
             return record(*args, **details)
 
-        monkeypatch.setattr(inside(plain), "record", late)
+        monkeypatch.setattr(checkpoints_of_store(plain), "record", late)
         second = plain.save("b-complete", {})
         assert (names(lib), names(main_checkout)) == (named(second), [second.id])
         assert named(second) != named(first)
@@ -165,9 +165,9 @@ class TestCapture:
     ) -> None:
         (main_checkout.path / "link").symlink_to(main_checkout.path)
         (main_checkout.path / "direct").symlink_to(lib.path)
-        repository = inside(plain).repository
+        repository = checkpoints_of_store(plain).repository
         found = [
-            modules.open_checkout(repository, path)
+            modules.open_submodule(repository, path)
             for path in (b"lib", b"link/lib", b"direct", b"lib/../lib", b"", b"lib/")
         ]
         assert [one is not None for one in found] == [True, False, False, False, False, False]

@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 
 from gitckpt import WorktreeError
-from gitckpt.store.records.ref_names import Owner
+from gitckpt.store.records.ref_names import WorktreeOwner
 from gitckpt.store.worktrees.plan import (
     ADOPT,
     MAKE,
     USE,
-    Branch,
     PathState,
-    Registration,
+    ResumeFacts,
     ResumePlan,
-    Situation,
+    RunBranch,
+    WorktreeEntry,
     plan_resume,
 )
 
 RUN, ID = "20261127-login", "0a1b2c3d-0000-4000-8000-000000000000"
-OWNER = Owner(ID, RUN)
+OWNER = WorktreeOwner(ID, RUN)
 HERE, ASKED, OTHER = f"/p/.ckpt/worktrees/{RUN}", "/asked", "/other"
 GIT_DIR = f"/p/.git/worktrees/{RUN}"
 
@@ -39,13 +39,13 @@ def state(path: str, **more: Any) -> PathState:
     )
 
 
-def registration(path: str = HERE, **more: Any) -> Registration:
-    return Registration(GIT_DIR, path, path, is_owned=True, **more)
+def registration(path: str = HERE, **more: Any) -> WorktreeEntry:
+    return WorktreeEntry(GIT_DIR, path, path, is_owned=True, **more)
 
 
-def situation(*states: PathState, **more: Any) -> Situation:
+def situation(*states: PathState, **more: Any) -> ResumeFacts:
     path_states = {path: PathState(path, path, lacks_submodules=True) for path in (HERE, ASKED)}
-    return Situation(
+    return ResumeFacts(
         more.pop("target", OWNER),
         default=HERE,
         path_states=path_states | {each.path: each for each in states},
@@ -143,8 +143,8 @@ PLANS = {
     ),
     "of one checkpoint, moved by hand": (
         situation(
-            target=Owner(ID, None),
-            registrations=(Registration("/g", HERE, HERE, is_owned=False, moved_to=OTHER),),
+            target=WorktreeOwner(ID, None),
+            registrations=(WorktreeEntry("/g", HERE, HERE, is_owned=False, moved_to=OTHER),),
         ),
         ResumePlan(
             (),
@@ -156,11 +156,11 @@ PLANS = {
         ),
     ),
     "its branch is free": (
-        situation(commit="c", branch=Branch("topic", "c")),
+        situation(commit="c", branch=RunBranch("topic", "c")),
         ResumePlan((), relink=False, action=MAKE, path=HERE, branch="topic", fills_submodules=True),
     ),
     "its branch has moved": (
-        situation(commit="c", branch=Branch("topic", "d")),
+        situation(commit="c", branch=RunBranch("topic", "d")),
         ResumePlan(
             (),
             relink=False,
@@ -171,7 +171,7 @@ PLANS = {
         ),
     ),
     "its branch is gone": (
-        situation(commit="c", branch=Branch("topic", None)),
+        situation(commit="c", branch=RunBranch("topic", None)),
         ResumePlan(
             (),
             relink=False,
@@ -182,7 +182,7 @@ PLANS = {
         ),
     ),
     "its branch is checked out": (
-        situation(commit="c", branch=Branch("topic", "c", is_free=False, used_in=("/a", "/b"))),
+        situation(commit="c", branch=RunBranch("topic", "c", is_free=False, used_in=("/a", "/b"))),
         ResumePlan(
             (),
             relink=False,
@@ -202,7 +202,7 @@ PLANS = {
 IN_THE_WAY = "move that away, or choose another directory: git ckpt resume --into DIR"
 REFUSALS = {
     "no directory for worktrees": (
-        Situation(OWNER, no_default=("/p/.git is bare", "say where")),
+        ResumeFacts(OWNER, no_default=("/p/.git is bare", "say where")),
         "/p/.git is bare",
         "say where",
     ),
@@ -230,13 +230,15 @@ REFUSALS = {
         IN_THE_WAY,
     ),
     "a worktree of another run is in the way": (
-        situation(state(ASKED, owner=Owner(ID, "another")), requested=ASKED),
+        situation(state(ASKED, owner=WorktreeOwner(ID, "another")), requested=ASKED),
         f"{ASKED} exists and is not the worktree of {RUN}",
         IN_THE_WAY,
     ),
     "a worktree of another checkpoint is in the way": (
         situation(
-            state(ASKED, owner=Owner("other", None)), requested=ASKED, target=Owner(ID, None)
+            state(ASKED, owner=WorktreeOwner("other", None)),
+            requested=ASKED,
+            target=WorktreeOwner(ID, None),
         ),
         f"{ASKED} exists and is not the worktree of {ID}",
         IN_THE_WAY,
@@ -276,7 +278,7 @@ REFUSALS = {
     "it does not say what it was made for": (
         situation(
             state(HERE, removal="git worktree remove"),
-            registrations=(Registration(GIT_DIR, HERE, HERE, is_owned=False),),
+            registrations=(WorktreeEntry(GIT_DIR, HERE, HERE, is_owned=False),),
         ),
         f"{HERE} is a worktree of gitckpt that names no run or checkpoint",
         "copy the files that you need, then remove it: git worktree remove",

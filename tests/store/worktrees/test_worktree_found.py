@@ -10,8 +10,8 @@ import pytest
 
 from gitckpt import Store
 from gitckpt.git.worktree import administration
-from gitckpt.store.records.ref_names import Owner
-from gitckpt.store.store import inside
+from gitckpt.store.records.ref_names import WorktreeOwner
+from gitckpt.store.store import checkpoints_of_store
 from gitckpt.store.worktrees import ownership
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, view
@@ -172,13 +172,15 @@ def test_a_worktree_that_another_process_makes_is_not_the_run_s_yet(
     made = store.save("a-complete", {})
     half = tmp_path / f"{ownership.BEING_MADE}0a1b2c3d" / "20261127-login"
     checkout.git("worktree", "add", "--quiet", "--detach", str(half))
-    there = administration.open_linked(inside(store).repository, str(half))
+    there = administration.open_linked_worktree(checkpoints_of_store(store).repository, str(half))
     assert there is not None
     with closing(there):
-        ownership.write_owner(there, Owner(made.id, "20261127-login"))
-    assert ownership.worktrees_of_runs(inside(store).repository) == {}
+        ownership.write_owner(there, WorktreeOwner(made.id, "20261127-login"))
+    assert ownership.worktrees_of_runs(checkpoints_of_store(store).repository) == {}
     half.rename(tmp_path / half.name)
-    administration.repair(inside(store).repository, str(tmp_path / half.name))
-    assert ownership.worktrees_of_runs(inside(store).repository) == {
+    administration.repair_worktree(
+        checkpoints_of_store(store).repository, str(tmp_path / half.name)
+    )
+    assert ownership.worktrees_of_runs(checkpoints_of_store(store).repository) == {
         "20261127-login": str(tmp_path / half.name)
     }

@@ -19,10 +19,10 @@ from types import FrameType
 
 from gitckpt import CkptError
 from gitckpt.git import leftovers
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.model import codec
 from gitckpt.store.records import ref_names
-from gitckpt.store.records.heads import is_own_lock
+from gitckpt.store.records.heads import is_ref_lock
 from tests import forked
 from tests.system.faults.operation import Acknowledged, Ended, Operation, Place, snapshot
 from tests.system.faults.view import View, worktree_files
@@ -340,12 +340,12 @@ class Judge:
     def _locks(self, place: Place) -> list[str]:
         """Remove git's stale locks, as a user does after `doctor` has named them."""
         top = place.project / ".git"
-        repository = discover(str(place.project))
+        repository = discover_repository(str(place.project))
         there = [*top.rglob("*.lock"), *top.glob("packed-refs.new")]
         locks = [
             path
             for path in there
-            if not is_own_lock(repository, str(path)) and path.parent.name != "ckpt"
+            if not is_ref_lock(repository, str(path)) and path.parent.name != "ckpt"
         ]
         if not locks:
             return []

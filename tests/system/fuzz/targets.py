@@ -14,13 +14,13 @@ from datetime import date, datetime, time
 from gitckpt import CkptError
 from gitckpt.cli.parser import quick
 from gitckpt.cli.parser.commands import COMMANDS
-from gitckpt.durable.agent.call import create_report_reader
+from gitckpt.durable.agent.call import create_output_reader
 from gitckpt.durable.agent.clients import FORMATS
 from gitckpt.durable.phases.review import state
 from gitckpt.durable.pipeline import definition
 from gitckpt.durable.steps import graph_file
 from gitckpt.formats.systems import quasar
-from gitckpt.git.notes import Notes
+from gitckpt.git.notes import GitNotes
 from gitckpt.git.objects.encoding import MalformedTree, decode_tree, encode_tree, object_id
 from gitckpt.model import codec, toml
 from gitckpt.store.leases import leases
@@ -131,7 +131,7 @@ def read_toml(data: bytes) -> None:
         found = toml.loads(text)
     except ValueError:
         return
-    if toml._parse_plain(text) is not None:
+    if toml._parse_simple_toml(text) is not None:
         assert is_same(found, tomllib.loads(text)), text
     try:
         written = toml.dumps(found)
@@ -152,12 +152,12 @@ def plain(value: object) -> object:
 def read_lease(data: bytes) -> None:
     """Read a lease."""
     with contextlib.suppress(CkptError):
-        found = leases.parse(data, f"refs/ckpt/leases/{RUN}")
+        found = leases.parse_lease(data, f"refs/ckpt/leases/{RUN}")
         for now in (0, 2**50):
             found.is_endless(now)
         assert found.end
         found.sentence()
-        leases.lost_error(RUN, found)
+        leases.lease_lost_error(RUN, found)
 
 
 def read_tree(data: bytes) -> None:
@@ -189,13 +189,13 @@ def read_notes(data: bytes) -> None:
             )
         known.append(memory.put("tree", entries + given.some(given.number(0, 3))))
     tip = memory.put("commit", f"tree {known[-1]}\n\nnotes\n".encode())
-    notes = Notes(Told(tip), memory, "refs/notes/checkpoints")  # type: ignore[arg-type]
+    notes = GitNotes(Told(tip), memory, "refs/notes/checkpoints")  # type: ignore[arg-type]
     with contextlib.suppress(CkptError):
-        list(notes.read_all())
+        list(notes.read_all_notes())
     with contextlib.suppress(CkptError):
-        notes.lines([known[0]])
+        notes.read_note_lines([known[0]])
     with contextlib.suppress(CkptError):
-        notes.edit(tip, [known[0], "ab" * 20], lambda commit, lines: [*lines, "one"], 0)
+        notes.edit_notes(tip, [known[0], "ab" * 20], lambda commit, lines: [*lines, "one"], 0)
 
 
 class Told:
@@ -257,7 +257,7 @@ def read_config(data: bytes) -> None:
     text = data.decode("utf-8", "surrogateescape")
     with contextlib.suppress(CkptError):
         for each in definition.parse_pipelines(text, "gitckpt.toml", STEPS).values():
-            each.digest()
+            each.value_digests()
     with contextlib.suppress(CkptError):
         graph_file.parse_graphs(text, "gitckpt.toml")
 
@@ -266,11 +266,11 @@ def read_agent(data: bytes) -> None:
     """Read an agent's output in pieces, and its reply to a review."""
     given = Input(data)
     size, client = given.number(1, 255), FORMATS[given.number(0, len(FORMATS) - 1)]
-    taken = create_report_reader(client)
+    taken = create_output_reader(client)
     answer = data[2:].decode("utf-8", "replace")
     while given:
-        taken.feed(given.some(size))
-    taken.close()
+        taken.read_chunk(given.some(size))
+    taken.finish_report()
     state.parse_findings(answer)
     state.parse_verifications(answer)
     state.parse_report(answer)
@@ -283,9 +283,9 @@ def read_words(data: bytes) -> None:
     """Parse a command line: by the fast path, by Typer, or as wrong usage."""
     words = data.decode("utf-8", "surrogateescape").split("\0")
     with contextlib.suppress(CkptError):
-        quick.prepare_call(words)
+        quick.prepare_command_call(words)
     for load in COMMANDS.values():
-        quick.parse(load(), words)
+        quick.parse_words(load(), words)
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {

@@ -194,7 +194,7 @@ def lease_full_of_escapes(checkout: Checkout, run: str = RUN) -> None:
         renewed=then,
         expires="9999-01-01T00:00:00Z",
     )
-    _plant(checkout, f"refs/ckpt/leases/{run}", leases.render(held))
+    _plant(checkout, f"refs/ckpt/leases/{run}", leases.render_lease(held))
 
 
 def invalid_documents(checkout: Checkout) -> None:

@@ -89,7 +89,7 @@ def digests(forger: Forger, pipeline: str) -> str:
     """Return the table `pipeline.definition`, computed from the branch."""
     definition = file.read_pipeline(str(forger.checkout.path / "gitckpt.toml"), pipeline, OPTIONS)
     return "[pipeline.definition]\n" + "".join(
-        f'"{name}" = "{value}"\n' for name, value in definition.digest().items()
+        f'"{name}" = "{value}"\n' for name, value in definition.value_digests().items()
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from gitckpt import Limits, Policy, Store
 from gitckpt.durable.pipeline.definition import PRESETS
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.hook import main as hook
 from gitckpt.store.config import settings
 from tests import planted
@@ -418,8 +418,8 @@ def test_who_names_it_has_it_executed(
 @pytest.mark.parametrize("attack", [branches.deleting, branches.capturing])
 def test_no_attack_loosens_anything(checkout: Checkout, attack: Callable[[Checkout], None]) -> None:
     attack(checkout)
-    found = settings.read(discover(str(checkout.path)))
-    assert (found.policy, replace(found.limits, configured=None), found.notice != "") == (
+    found = settings.read_settings(discover_repository(str(checkout.path)))
+    assert (found.policy, replace(found.limits, configured=None), found.loosening_notice != "") == (
         Policy(),
         Limits(),
         True,

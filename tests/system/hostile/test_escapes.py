@@ -186,7 +186,7 @@ def test_every_text_of_a_document_is_full_of_escapes(main_checkout: Checkout) ->
     found: dict[str, bool] = {}
     for id_ in (FIRST, SECOND, THIRD):
         ref = f"refs/checkpoints/{id_}"
-        document = jsonable.to_document(
+        document = jsonable.checkpoint_to_json(
             codec.decode(main_checkout.git("cat-file", "blob", ref).encode(), ref)
         )
         for path, text in escapes.texts(document):
@@ -307,7 +307,7 @@ def called(command: str, at: Path, shell: str = "bash") -> list[str]:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_quoted_word_comes_out_of_a_shell_as_it_was(tmp_path: Path, shell: str) -> None:
-    from gitckpt.model.arguments import shell_word as quote
+    from gitckpt.model.arguments import shell_quoted as quote
 
     words = (ARGUMENT, "plain", "", "a b", "it's", "-x", "日本", "\udcff", "a\u202e'\\!%s$x`y`\"")
     for word in (*words, "a\nb", "';touch owned;\x1b'"):

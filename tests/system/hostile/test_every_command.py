@@ -96,7 +96,7 @@ def victim(main_checkout: Checkout) -> Victim:
         first = store.record("run-started", {"n": 1}, start="good", key="nightly")
         newest = store.record("build-complete", {"n": 2}, run=first.run)
         assert first.run is not None
-        hold_run(store, first.run).release()
+        hold_run(store, first.run).release_lease()
     return Victim(
         main_checkout,
         good.id,

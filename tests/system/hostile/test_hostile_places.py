@@ -16,11 +16,11 @@ import pytest
 
 from gitckpt import CkptError, Store, WorktreeError
 from gitckpt.git.files import private_dirs
-from gitckpt.git.lock import Lock
+from gitckpt.git.lock import FileLock
 from gitckpt.store.config import settings
 from gitckpt.store.retention.worktree import delete_directory
 from gitckpt.store.runs import run_files
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.cli.conftest import PROJECT, Ckpt
 from tests.conftest import Checkout, git_program
 from tests.house_rules import SOURCES
@@ -63,13 +63,13 @@ def test_no_file_of_a_run_is_written_or_read_behind_a_link(
     plain: Store, main_checkout: Checkout, elsewhere: Path, build: Callable[[Checkout, Path], None]
 ) -> None:
     build(main_checkout, elsewhere)
-    files = run_files.files_of_run(inside(plain).repository, "20270115-080001-x")
+    files = run_files.files_of_run(checkpoints_of_store(plain).repository, "20270115-080001-x")
     with pytest.raises(WorktreeError, match="symbolic link"):
         run_files.replace_file(os.path.join(files.path, "input", "plan"), b"x")
     with pytest.raises(WorktreeError, match="symbolic link"):
         run_files.make_directory(os.path.join(files.path, "output"))
     with pytest.raises(WorktreeError, match="symbolic link"):
-        inside(plain).capture(beside=files.added)
+        checkpoints_of_store(plain).capture_worktree(beside=files.added)
     assert list(elsewhere.iterdir()) == []
 
 
@@ -99,7 +99,7 @@ def test_a_place_that_is_replaced_meanwhile_is_noticed(tmp_path: Path, elsewhere
     place.mkdir(parents=True)
 
     def swap() -> None:
-        with private_dirs.hold_open(str(place)):
+        with private_dirs.hold_directory_open(str(place)):
             place.rename(tmp_path / "away")
             place.symlink_to(elsewhere)
 
@@ -129,7 +129,7 @@ def test_settings_behind_a_link_are_neither_read_nor_written(
     build(main_checkout, elsewhere)
     before = {path: path.read_bytes() for path in elsewhere.iterdir()}
     plain.save("a-complete", {})
-    error = settings.read(inside(plain).repository).error
+    error = settings.read_settings(checkpoints_of_store(plain).repository).error
     assert "gitckpt.toml is a symbolic link" in str(error)
     done = ckpt("init", at=main_checkout)
     assert "gitckpt.toml is a symbolic link" in done.err
@@ -167,7 +167,7 @@ def test_a_directory_of_somebody_else_is_not_used(
 def test_a_lock_or_a_log_is_no_link(plain: Store, main_checkout: Checkout, elsewhere: Path) -> None:
     lock = str(make_private_dir(plain) / "x.lock")
     os.symlink(elsewhere / "made", lock)
-    with Lock(lock, 0) as is_got:
+    with FileLock(lock, 0) as is_got:
         assert not is_got
     assert list(elsewhere.iterdir()) == []
 
@@ -199,7 +199,7 @@ def test_removal_is_as_deep_as_it_takes(tmp_path: Path) -> None:
         os.close(fd)
         fd = inner
     os.close(fd)
-    private_dirs.remove(str(doomed))
+    private_dirs.delete_directory(str(doomed))
     assert not doomed.exists()
 
 
@@ -229,7 +229,7 @@ def test_what_is_ours_is_for_nobody_else(plain: Store, main_checkout: Checkout, 
     main_checkout.write("README", "changed\n")
     assert ckpt("save", at=main_checkout).code == 0
     assert ckpt("list", at=main_checkout).code == 0
-    files = run_files.files_of_run(inside(plain).repository, "20270115-080001-x")
+    files = run_files.files_of_run(checkpoints_of_store(plain).repository, "20270115-080001-x")
     run_files.replace_file(os.path.join(files.path, "input", "plan"), b"x")
     private = Path(private_dir(plain))
     found = [

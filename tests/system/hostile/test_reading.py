@@ -10,7 +10,7 @@ import pytest
 
 from gitckpt import Store
 from gitckpt.git.files import regular
-from gitckpt.git.notes import Notes
+from gitckpt.git.notes import GitNotes
 from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.objects.plumbing import open_objects
 from gitckpt.git.repository import open_repository
@@ -105,8 +105,8 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
     (tmp_path / "zero").symlink_to("/dev/zero")
     os.mkfifo(tmp_path / "pipe")
     assert (
-        regular.content(str(tmp_path / "link"), 5)
-        == regular.content(str(tmp_path / "file"))
+        regular.read_content(str(tmp_path / "link"), 5)
+        == regular.read_content(str(tmp_path / "file"))
         == b"12345"
     )
     for name, problem in (
@@ -116,9 +116,9 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
         ("none", "No such file"),
     ):
         with pytest.raises(OSError, match=problem):
-            regular.content(str(tmp_path / name))
+            regular.read_content(str(tmp_path / name))
     with pytest.raises(OSError, match="larger than 4 bytes"):
-        regular.content(str(tmp_path / "file"), 4)
+        regular.read_content(str(tmp_path / "file"), 4)
 
 
 def test_trees_of_notes_that_stand_for_too_many_are_left(
@@ -128,5 +128,5 @@ def test_trees_of_notes_that_stand_for_too_many_are_left(
     notes_of_256_to_the_19(Victim(main_checkout, "", "", "", ""))
     repository = open_repository(str(main_checkout.path))
     objects = open_objects(repository, "plumbing")
-    assert list(Notes(repository, objects, "refs/notes/checkpoints").read_all()) == []
+    assert list(GitNotes(repository, objects, "refs/notes/checkpoints").read_all_notes()) == []
     objects.close()

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from gitckpt import Store
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.store.checkpoints import Checkpoints
 from tests import forked
 from tests.conftest import Checkout
@@ -256,4 +256,4 @@ class Worker:
 
 
 def opened(checkout: Checkout) -> Store:
-    return Store(Checkpoints(discover(str(checkout.path)), adapter="plumbing"))
+    return Store(Checkpoints(discover_repository(str(checkout.path)), adapter="plumbing"))

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt import OpenResult
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.store.hooks import installation
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.store.conftest import notes, require_runs, require_whole, view
 from tests.stores import open_store
@@ -133,7 +133,7 @@ class TestAKillAtEveryGitCall:
             survived, reported = killer.run(at, LINES, str(checkout.path))
             assert set(reported) <= require_whole(checkout).keys()
             with opened(checkout) as store:
-                inside(store).remover().update_keep_refs()
+                checkpoints_of_store(store).make_remover().update_keep_refs()
             found = require_whole(checkout)
             kept = [ref.rpartition("/")[2] for ref in checkout.refs("refs/keep/ckpt")]
             assert (
@@ -260,12 +260,12 @@ class TestAKillAtEveryGitCall:
             checkout = copies.make()
             before = sorted(checkout.git("config", "--local", "--list").splitlines())
             survived, _ = killer.run(at, INSTALL, str(checkout.path))
-            repository = discover(str(checkout.path))
-            installation.install(repository, version=(2, 39))
-            assert installation.inspect(repository, version=(2, 39)) == []
+            repository = discover_repository(str(checkout.path))
+            installation.install_hooks(repository, version=(2, 39))
+            assert installation.inspect_hooks(repository, version=(2, 39)) == []
             installed = sorted(checkout.git("config", "--local", "--list").splitlines())
             assert len(installed) == len(before) + 8
-            installation.uninstall(repository)
+            installation.uninstall_hooks(repository)
             assert sorted(checkout.git("config", "--local", "--list").splitlines()) == before
             assert not (checkout.path / ".git/hooks").exists()
             if survived:

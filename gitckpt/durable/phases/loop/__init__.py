@@ -1,5 +1,5 @@
 """The step "loop": call an agent until issues are closed and tests pass.
 
 Public modules:
-    loop: `Loop` performs one attempt of the phase; `LoopOptions` has its options.
+    loop: `AgentLoop` performs one attempt of the phase; `LoopOptions` has its options.
 """

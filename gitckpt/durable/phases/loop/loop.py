@@ -15,12 +15,12 @@ from string import Template
 from typing import Any
 
 from gitckpt.durable.agent import call
-from gitckpt.durable.agent.call import Agent, Answer
-from gitckpt.durable.agent.clients import remove_controls
-from gitckpt.durable.command.execution import DEADLINE, EXIT, CommandResult, Timeouts, last_line
+from gitckpt.durable.agent.call import AgentAnswer, AgentRunner
+from gitckpt.durable.agent.clients import remove_control_chars
+from gitckpt.durable.command.execution import DEADLINE, EXIT, CommandResult, Timeouts, error_line
 from gitckpt.durable.phases import command, options
 from gitckpt.durable.phases import command as agents
-from gitckpt.durable.pipeline.launch import RESUMED, Context
+from gitckpt.durable.pipeline.launch import RESUMED, PhaseContext
 from gitckpt.durable.run.attempts import AgentUnusable, DeadlineReached, PhaseFailed, PhaseResult
 from gitckpt.git.files import private_dirs
 from gitckpt.git.worktree import administration
@@ -50,20 +50,20 @@ bd sync                               # bring the issues into git
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class LoopAssignment:
     plan: str  # path
     epic: str  # the parent issue; "": none
     issues: Sequence[str]  # one for each phase of the plan, in order
     tests: str  # the test command
 
 
-def read_default_template() -> str:
+def read_default_prompt_template() -> str:
     with open(_TEMPLATE, encoding="utf-8") as file:
         return file.read()
 
 
-def build_prompt(
-    template: str, task: Assignment, failure: str, revision: str = "", note: str = ""
+def build_loop_prompt(
+    template: str, task: LoopAssignment, failure: str, revision: str = "", note: str = ""
 ) -> str:
     """Return the prompt for the agent: a template with its placeholders filled in.
 
@@ -84,13 +84,13 @@ def build_prompt(
     placeholders["issues"] = f"\n**Phase Issues**:\n{lines}" if lines else ""
     placeholders["tests"] = f"`{task.tests}`" if task.tests else "`pytest` or `make test`"
     placeholders["tracking"] = _TRACKING if task.issues or task.epic else ""
-    require_valid(template)
+    require_valid_template(template)
     parser = Template(template)
     text = parser.substitute(placeholders)
     return (text if "failure" in parser.get_identifiers() else text + notes).rstrip() + "\n"
 
 
-def require_valid(template: str) -> None:
+def require_valid_template(template: str) -> None:
     parser = Template(template)
     unknown_names = [name for name in parser.get_identifiers() if name not in NAMES]
     if parser.is_valid() and not unknown_names:
@@ -101,26 +101,24 @@ def require_valid(template: str) -> None:
     raise PhaseFailed(f"cannot use the template of the prompt: {problem}", hint=hint)
 
 
-class Documents:
-    """Finds the plan and the prompt template in the worktree or in the run's inputs."""
-
-    def __init__(self, context: Context) -> None:
+class PlanAndTemplate:
+    def __init__(self, context: PhaseContext) -> None:
         self._context = context
         # Candidate paths of the plan; the first path that exists is used.
         self.plans = [line.strip() for line in context.option("plan").splitlines() if line.strip()]
 
-    def find_plan(self, memory: dict[str, Any]) -> str:
+    def find_plan_path(self, memory: dict[str, Any]) -> str:
         """Return the path of the plan; first copy a plan from the inputs to the worktree."""
-        run = self._context.run
+        context, run = self._context, self._context.run
         for path in self.plans:
             target = os.path.join(run.path, path)
-            copies = [(name, self._context.copy_of(name)) for name in self._context.inputs_at(path)]
+            copies = [(name, context.path_of_copy(name)) for name in context.input_names_at(path)]
             name, copy_path = next((pair for pair in copies if os.path.isfile(pair[1])), ("", ""))
             # The worktree lacks a plan that is not committed. `memory["plan"]` is the digest of the
             # copied plan: copy again only after a person accepted a changed plan.
             digest = run.pipeline.contents[name] if name else memory["plan"]
             if digest != memory["plan"] and not os.path.isabs(path):
-                self._write_copy(copy_path, target)
+                self._copy_plan(copy_path, target)
                 memory["plan"] = digest
             if os.path.isfile(target):
                 return path
@@ -132,11 +130,11 @@ class Documents:
     def read_template(self) -> str:
         path = self._context.option("prompt")
         if not path:
-            return read_default_template()
-        data = self._context.read_content(path, "the template of the prompt")
+            return read_default_prompt_template()
+        data = self._context.read_input_or_file(path, "the template of the prompt")
         return data.decode("utf-8", "replace").replace("\r\n", "\n")
 
-    def _write_copy(self, copy: str, path: str) -> None:
+    def _copy_plan(self, copy: str, path: str) -> None:
         with open(copy, "rb") as file:
             data = file.read()
         if os.path.isfile(path):
@@ -145,8 +143,8 @@ class Documents:
                     return
         run_files.make_directory(os.path.dirname(path))
         try:
-            with private_dirs.hold_open(os.path.dirname(path)):
-                administration.write_file(self._context.run.store.repository, path, data)
+            with private_dirs.hold_directory_open(os.path.dirname(path)):
+                administration.write_worktree_file(self._context.run.store.repository, path, data)
         except OSError as error:
             raise WorktreeError(f"cannot write {path}: {error.strerror}") from None
 
@@ -174,12 +172,12 @@ class LoopOptions:  # durations are in seconds
     idle_timeout: float | None = None
 
 
-def parse_options(option: Callable[[str], str]) -> LoopOptions:
+def parse_loop_options(option: Callable[[str], str]) -> LoopOptions:
     issues = tuple(option("issues").replace(",", " ").split())
     epic, done_command, idle_text = option("epic"), option("done"), option("idle_timeout")
     for issue in filter(None, (*issues, epic)):
-        options.require_issue(issue)
-    until_tests_pass = options.parse_flag("until_tests_pass", option("until_tests_pass"))
+        options.require_issue_id(issue)
+    until_tests_pass = options.parse_yes_or_no("until_tests_pass", option("until_tests_pass"))
     if not issues and not done_command and not until_tests_pass:
         hint = "git ckpt loop: --issue ID, --done COMMAND or --until-tests-pass; git ckpt run "
         hint += "and resume: --input issues=ID, done=COMMAND or until_tests_pass=yes"
@@ -220,25 +218,24 @@ class IssueStatus:
         return not self.open and not self.problem
 
 
-def query_beads(
+def query_issue_status(
     issues: Sequence[str], show: Callable[[Sequence[str]], tuple[CommandResult, bytes]]
 ) -> IssueStatus:
-    """Ask the tracker beads for the status of issues; missing issues count as open."""
     outcome, output = show(issues)
     if outcome.ended_by != EXIT:
         return IssueStatus((), tuple(issues), "bd timed out")
-    statuses = parse_statuses(output)
+    statuses = parse_issue_statuses(output)
     closed_issues = tuple(issue for issue in issues if statuses.get(issue, "") in CLOSED)
     open_issues = tuple(issue for issue in issues if issue not in closed_issues)
     unknown_issues = [issue for issue in issues if issue not in statuses]
     problem = f"bd does not report {', '.join(unknown_issues)}" if unknown_issues else ""
     if outcome.code:
         problem = problem or f"bd failed: exit code {outcome.code}"
-        problem += last_line(outcome.tail)
+        problem += error_line(outcome.tail)
     return IssueStatus(closed_issues, open_issues, problem)
 
 
-def parse_statuses(output: bytes) -> Mapping[str, str]:
+def parse_issue_statuses(output: bytes) -> Mapping[str, str]:
     try:
         document = json.loads(output)
     except (ValueError, RecursionError):
@@ -258,7 +255,7 @@ def run_done_command(line: str, call: Call) -> IssueStatus:
     if outcome.ended_by == EXIT and outcome.code == 0:
         return IssueStatus((), ())
     end_text = f"exit code {outcome.code}" if outcome.ended_by == EXIT else "timed out"
-    return IssueStatus((), (), f"{line}: {end_text}{last_line(outcome.tail)}")
+    return IssueStatus((), (), f"{line}: {end_text}{error_line(outcome.tail)}")
 
 
 _PYTEST = "pytest -v --tb=short"
@@ -307,10 +304,10 @@ def run_tests(line: str, call: Callable[[str], CommandResult], seconds: float) -
         return TestResult(passed=False, output=NO_TEST_COMMAND)
     outcome = call(line)
     if outcome.ended_by != EXIT:
-        output = secrets.masked(outcome.tail).rstrip()
+        output = secrets.mask_text(outcome.tail).rstrip()
         output = f"{output}\nTests timed out after {seconds:g} seconds"
         return TestResult(passed=False, output=output.lstrip())
-    return TestResult(outcome.code == 0, secrets.masked(outcome.tail))
+    return TestResult(outcome.code == 0, secrets.mask_text(outcome.tail))
 
 
 # Values of `next` in the progress: call the agent, check the result, or the loop has ended.
@@ -320,22 +317,22 @@ _MAX_OUTPUT, _MAX_FAILURES, _MAX_FAILURE, _MAX_LINE = 8000, 10, 500, 200
 _MAX_DENIED = 3
 
 
-class Loop:
-    def __init__(self, context: Context) -> None:
+class AgentLoop:
+    def __init__(self, context: PhaseContext) -> None:
         self._context = context
         self._run = context.run
-        self._env = context.environment()
+        self._env = context.command_environment()
         self._files = os.path.join(context.run.files.path, "agent")
-        self._documents = Documents(context)
+        self._documents = PlanAndTemplate(context)
         try:
-            self._options = parse_options(context.option)
+            self._options = parse_loop_options(context.option)
             self._client = context.client("agent")
         except UsageError as error:
             raise PhaseFailed(error.message, hint=error.hint) from None
         self._has_asked = False
-        self._memory = self._load_memory()
+        self._memory = self._load_loop_memory()
 
-    def perform(self) -> PhaseResult:
+    def run_iterations(self) -> PhaseResult:
         """Call the agent until the work is done; return at once if there is no plan."""
         memory = self._memory
         if not self._documents.plans:
@@ -344,7 +341,7 @@ class Loop:
         elif memory["next"] != DONE:
             if self._options.max_budget:
                 memory["max_budget_usd"] = self._options.max_budget
-            self._require_programs()
+            self._require_installed_programs()
             self._allow_more_iterations()
         while memory["next"] != DONE:
             if memory["next"] == ASK:
@@ -354,19 +351,19 @@ class Loop:
                     hint = f"see the progress: git ckpt status {run_id}; to continue: "
                     hint += f"git ckpt resume {run_id}"
                     raise PhaseFailed(message, errors=errors, output=memory["said"], hint=hint)
-                self._require_budget()
+                self._require_budget_left()
                 if self._has_asked:
                     self._run.wait(self._options.pause)
                 if not self._call_agent():
                     continue
-            self._check_result()
+            self._check_issues_and_tests()
         # The checkpoint stores `result` as JSON; `cost_usd` is 0 if the client reports no costs.
         result = {key: memory[key] for key in ("iterations", "cost_usd")}
         result |= {"tests_passed": memory["tests"] == "passed", "output": memory["said"]}
         result["issues_closed"] = memory["closed_issues"]
         return PhaseResult(result=result, output=memory["said"])
 
-    def _load_memory(self) -> dict[str, Any]:
+    def _load_loop_memory(self) -> dict[str, Any]:
         phase, state = self._context.phase.name, self._run.state
         recorded_memory = state.get("loop")
         memory: dict[str, Any] = recorded_memory if isinstance(recorded_memory, dict) else {}
@@ -386,7 +383,7 @@ class Loop:
         # A person who resumes the run allows more; a restart after a crash does not.
         if is_exhausted and not self._context.attempt.recoveries:
             memory["allowed"] = iterations + self._options.max_iterations
-            self._record(f"up to {memory['allowed']} iterations from now on")
+            self._record_milestone(f"up to {memory['allowed']} iterations from now on")
 
     def _call_agent(self) -> bool:
         # Returns False if the call must be repeated; any other failure uses up the iteration.
@@ -395,31 +392,31 @@ class Loop:
         iteration = memory["iterations"] + 1
         is_first_call, self._has_asked = not self._has_asked, True
         self._show_line(f"iteration {iteration} of {memory['allowed']}")
-        plan = self._documents.find_plan(memory)
-        task = Assignment(plan, options.epic, options.issues, options.tests)
+        plan = self._documents.find_plan_path(memory)
+        task = LoopAssignment(plan, options.epic, options.issues, options.tests)
         test_failure = memory["tests_output"] if memory["tests"] == "failed" else ""
         notes = (self._env["CKPT_REVISION"], self._describe_resumption() if is_first_call else "")
-        prompt = build_prompt(self._documents.read_template(), task, test_failure, *notes)
+        prompt = build_loop_prompt(self._documents.read_template(), task, test_failure, *notes)
         budget = options.max_budget - memory["cost_usd"] if options.max_budget else None
-        context, time_left = self._context, self._run.seconds_left()
-        agent = Agent(self._client, self._run.path, self._env, context.watchdog, self._files)
+        context, time_left = self._context, self._run.seconds_to_deadline()
+        agent = AgentRunner(self._client, self._run.path, self._env, context.watchdog, self._files)
         session = memory["session"] if options.conversation == CONTINUE else None
         timeouts = Timeouts(options.agent_timeout, options.idle_timeout, time_left)
         call_options: dict[str, Any] = {"session": session, "patience": timeouts, "budget": budget}
-        answer = agent.ask(prompt, context.output, context.check_and_tick, **call_options)
+        answer = agent.ask_agent(prompt, context.output, context.check_and_tick, **call_options)
         if answer.ended_by == DEADLINE:
             message = f"the run reached its deadline in iteration {iteration}"
             raise DeadlineReached(message, output=answer.tail)
-        self._add_usage(answer)
+        self._add_cost_and_tokens(answer)
         if self._must_repeat_call(iteration, answer):
             return False
         self._record_answer(iteration, answer)
         errors = [answer.problem] if answer.problem else []
-        self._record(f"iteration {iteration}: the agent was asked", errors)
-        self._require_permissions()
+        self._record_milestone(f"iteration {iteration}: the agent was asked", errors)
+        self._require_agent_permissions()
         return True
 
-    def _must_repeat_call(self, number: int, answer: Answer) -> bool:
+    def _must_repeat_call(self, number: int, answer: AgentAnswer) -> bool:
         memory, now = self._memory, self._run.store.clock() / times.MICRO
         failure = call.classify_failure(answer, now)
         if failure is None or failure.kind == call.OTHER:
@@ -428,26 +425,26 @@ class Loop:
             return False
         self._show_line(answer.problem)
         if failure.kind == call.FATAL:
-            raise agents.make_unusable_error(answer, self._run.id)
+            raise agents.make_agent_unusable_error(answer, self._run.id)
         if failure.kind == call.TRANSIENT:
             memory["lost"] = memory.get("lost", 0) + 1
             if memory["lost"] > agents.MAX_LOST:
                 memory.pop("lost")
                 return False  # count the iteration, as for any other failure
             message = f"iteration {number}: asked again after {answer.problem}"[:_MAX_LINE]
-            self._record(message, [answer.problem])
+            self._record_milestone(message, [answer.problem])
             self._run.wait(min(2.0 ** memory["lost"], 60.0))
             return True
         memory["limited"] = memory.get("limited", 0) + 1
         if failure.wait is None and memory["limited"] > call.MOST_LIMITED:
             memory.pop("limited")
             return False
-        retry_at = now + call.seconds_to_wait(failure.wait, memory["limited"])
+        retry_at = now + call.compute_rate_limit_wait(failure.wait, memory["limited"])
         retry_text = memory[agents.RETRY_AT] = times.to_text(int(retry_at * times.MICRO))
-        self._record(f"iteration {number}: limited until {retry_text}", [answer.problem])
+        self._record_milestone(f"iteration {number}: limited until {retry_text}", [answer.problem])
         return True
 
-    def _require_permissions(self) -> None:
+    def _require_agent_permissions(self) -> None:
         # The loop is unattended: a denied permission will not be granted later.
         memory = self._memory
         if memory.get("denied", 0) >= _MAX_DENIED:
@@ -467,7 +464,7 @@ class Loop:
         attempt_note = f"This is attempt {attempt_number}: an earlier one was interrupted."
         return f"{attempt_note} {changes_note}. Look before you continue."
 
-    def _record_answer(self, number: int, answer: Answer) -> None:
+    def _record_answer(self, number: int, answer: AgentAnswer) -> None:
         memory = self._memory
         memory.update(iterations=number, next=LOOK, problem=answer.problem)
         memory["said"] = answer.report.text[-_MAX_OUTPUT:]
@@ -480,14 +477,14 @@ class Loop:
             self._add_failure(f"iteration {number}: {answer.problem}")
             self._show_line(answer.problem)
 
-    def _add_usage(self, answer: Answer) -> None:
+    def _add_cost_and_tokens(self, answer: AgentAnswer) -> None:
         # Calls that do not use up an iteration cost money, too.
         memory = self._memory
         memory["cost_usd"] = round(memory["cost_usd"] + (answer.report.cost_usd or 0.0), 6)
         for kind, count in answer.report.tokens.items():
             memory.setdefault("tokens", {})[kind] = memory.get("tokens", {}).get(kind, 0) + count
 
-    def _check_result(self) -> None:
+    def _check_issues_and_tests(self) -> None:
         memory, options = self._memory, self._options
         status = IssueStatus((), (), memory["problem"])
         if options.issues or options.done_command:
@@ -500,7 +497,7 @@ class Loop:
                 self._show_line(reason)
             characters = (character if character.isprintable() else " " for character in reason)
             line = " ".join("".join(characters).split())[:_MAX_LINE]
-            self._record(f"iteration {iteration}: {line}")
+            self._record_milestone(f"iteration {iteration}: {line}")
             return
         line = options.tests or find_test_command(self._run.path, self._env)
         timeout = options.test_timeout
@@ -511,13 +508,13 @@ class Loop:
         memory["tests_output"] = test_result.output[-_MAX_OUTPUT:]
         if test_result.passed:
             memory.update(next=DONE, failures=[])
-            self._record(f"iteration {iteration}: the tests pass")
+            self._record_milestone(f"iteration {iteration}: the tests pass")
             return
         failure = f"Final tests failed: {test_result.output[:_MAX_FAILURE]}"
         self._add_failure(failure)
-        self._record(f"iteration {iteration}: the tests fail", [failure])
+        self._record_milestone(f"iteration {iteration}: the tests fail", [failure])
 
-    def _require_budget(self) -> None:
+    def _require_budget_left(self) -> None:
         spent_usd, budget_usd = self._memory["cost_usd"], self._options.max_budget
         if 0 < budget_usd <= spent_usd:
             message = f"the budget is used up: {spent_usd:.2f} of {budget_usd:.2f} USD"
@@ -527,7 +524,7 @@ class Loop:
     def _query_issues(self) -> IssueStatus:
         status = IssueStatus((), ())
         if self._options.issues:
-            status = query_beads(self._options.issues, self._run_bd_show)
+            status = query_issue_status(self._options.issues, self._run_bd_show)
         if self._options.done_command and status.is_done:
             run_line = functools.partial(command.run_tool, self._context, seconds=TRACKER_TIMEOUT)
             command_result = run_done_command(self._options.done_command, run_line)
@@ -537,25 +534,24 @@ class Loop:
     def _run_bd_show(self, issues: Sequence[str]) -> tuple[CommandResult, bytes]:
         line = f"{options.BD} show {' '.join(map(shlex.quote, issues))} --json"
         file_name = os.path.join("agent", "issues.json")
-        return command.capture(self._context, line, TRACKER_TIMEOUT, file_name)
+        return command.capture_tool_output(self._context, line, TRACKER_TIMEOUT, file_name)
 
-    def _require_programs(self) -> None:
-        self._documents.find_plan(self._memory)
+    def _require_installed_programs(self) -> None:
+        self._documents.find_plan_path(self._memory)
         agents.require_installed(self._client, self._env, self._run)
-        if self._options.max_budget and not self._client.tells_cost:
+        if self._options.max_budget and not self._client.reports_cost:
             client_name = self._client.name
             message = f"a budget needs the price of {client_name}, which is unknown"
             hint = "set input and output in USD per million tokens in gitckpt.toml: "
             raise PhaseFailed(message, hint=f"{hint}[agents.{client_name}.price]")
-        if self._options.issues and not shutil.which(
-            options.BD, path=self._env.get("PATH", os.defpath)
-        ):
+        path = self._env.get("PATH", os.defpath)
+        if self._options.issues and not shutil.which(options.BD, path=path):
             raise PhaseFailed("bd is not installed", hint="install beads, or use --done COMMAND")
 
     def _add_failure(self, text: str) -> None:
         self._memory["failures"] = [*self._memory["failures"], text][-_MAX_FAILURES:]
 
-    def _record(self, message: str, errors: Sequence[str] = ()) -> None:
+    def _record_milestone(self, message: str, errors: Sequence[str] = ()) -> None:
         issue_count = len(self._options.issues) or None
         done_count = len(self._memory["closed_issues"]) if issue_count else None
         task = f"iteration {self._memory['iterations']}"
@@ -563,4 +559,4 @@ class Loop:
         self._run.milestone(trigger=LOOP, message=message, progress=progress, errors=errors)
 
     def _show_line(self, text: str) -> None:
-        self._context.output(f"[loop] {remove_controls(text)}\n".encode())
+        self._context.output(f"[loop] {remove_control_chars(text)}\n".encode())

@@ -2,5 +2,5 @@
 
 Public modules:
     phase: `perform_review` performs the phase; `store_changed_task` changes the task of a review.
-    state: `CycleState`, the progress of a review as stored in the run's state.
+    state: `ReviewState`, the progress of a review as stored in the run's state.
 """

@@ -17,9 +17,9 @@ from typing import Any, ClassVar, Protocol
 
 from gitckpt.durable.phases.review import state as review
 from gitckpt.durable.phases.review.state import (
-    CycleState,
     ReviewFinding,
     ReviewReport,
+    ReviewState,
     cut,
     find_unresolved,
     sanitize,
@@ -28,7 +28,7 @@ from gitckpt.durable.phases.review.state import (
 from gitckpt.durable.run.attempts import Cancelled, DeadlineReached, PhaseFailed
 from gitckpt.git import process
 from gitckpt.git.command import DURABLE
-from gitckpt.git.process import Completed, GitError
+from gitckpt.git.process import GitError, ProcResult
 from gitckpt.model import ids, times
 from gitckpt.model.checkpoint import Progress
 from gitckpt.model.values import dataclass, field, replace
@@ -79,16 +79,16 @@ COMMENT: why
 _MAX_ANSWER, _MAX_REMAINING_LINT, _MAX_LINT, _MAX_PREVIOUS = 3000, 2000, 3000, 2000
 
 
-def build_coder_prompt(state: CycleState) -> str:
+def build_coder_prompt(state: ReviewState) -> str:
     if state.refactored:
-        return _build_changed_prompt(state)
+        return _build_changed_task_prompt(state)
     task = f"{_format_task(state)}\n\n"
     if state.cycle <= 1:
         return f"{task}Implement this task. Read the existing code first, then make the changes.\n"
-    open_findings = find_unresolved(state.all_findings)
-    if open_findings:
+    unresolved = find_unresolved(state.all_findings)
+    if unresolved:
         return (
-            f"{task}Your last implementation has these issues:\n\n{_list_findings(open_findings)}\n"
+            f"{task}Your last implementation has these issues:\n\n{_format_findings(unresolved)}\n"
             "Fix them. Read the files concerned first: they are the current state.\n"
         )
     answer = cut(trim(state.review_output), _MAX_ANSWER)
@@ -98,7 +98,7 @@ def build_coder_prompt(state: CycleState) -> str:
     )
 
 
-def build_lint_prompt(state: CycleState) -> str:
+def build_lint_prompt(state: ReviewState) -> str:
     return (
         f"{_format_task(state)}\n\n"
         "The linter complains about your work; fix this before the review.\n\n"
@@ -107,18 +107,18 @@ def build_lint_prompt(state: CycleState) -> str:
     )
 
 
-def build_reviewer_prompt(state: CycleState) -> str:
+def build_reviewer_prompt(state: ReviewState) -> str:
     answer = cut(state.coder_output, _MAX_ANSWER)
     parts = [f"{_format_task(state)}\n\nThe coder has finished, and says:\n\n{answer}\n"]
     if state.lint_output:
         complaints = cut(state.lint_output, _MAX_REMAINING_LINT)
         parts.append(f"NOTE: the coder did not fix these complaints of the linter:\n{complaints}\n")
     if state.all_findings:
-        parts.append(_PRIOR_FINDINGS + _list_prior_findings(state.all_findings))
+        parts.append(_PRIOR_FINDINGS + _format_prior_findings(state.all_findings))
     return "\n".join([*parts, _INSTRUCTIONS, _FORMAT])
 
 
-def _build_changed_prompt(state: CycleState) -> str:
+def _build_changed_task_prompt(state: ReviewState) -> str:
     old_task, new_task = state.original_description, state.refactor_description
     parts = [
         f"Task {state.task_bead_id}\n\n[REFACTOR: THE TASK WAS CHANGED]\n",
@@ -131,21 +131,21 @@ def _build_changed_prompt(state: CycleState) -> str:
         parts.append(f"[PREVIOUS WORK]\nYour last answer was:\n{answer}\n")
     open_findings = find_unresolved(state.all_findings)
     if open_findings:
-        parts.append(f"The reviewer found:\n\n{_list_findings(open_findings)}")
+        parts.append(f"The reviewer found:\n\n{_format_findings(open_findings)}")
     return "\n".join(parts)
 
 
-def _format_task(state: CycleState) -> str:
+def _format_task(state: ReviewState) -> str:
     name = f"Task {state.task_bead_id}" if state.task_bead_id else "Task"
     return f"{name}: {state.task_title}"
 
 
-def _list_findings(findings: tuple[ReviewFinding, ...]) -> str:
+def _format_findings(findings: tuple[ReviewFinding, ...]) -> str:
     finding_lines = [f"[{finding.severity}] {finding.description}\n" for finding in findings]
     return "".join(f"{number}. {line}" for number, line in enumerate(finding_lines, 1))
 
 
-def _list_prior_findings(findings: tuple[ReviewFinding, ...]) -> str:
+def _format_prior_findings(findings: tuple[ReviewFinding, ...]) -> str:
     # A finding can recur in several cycles: list only its latest version.
     latest_findings = {finding.id: finding for finding in findings}
     return "".join(
@@ -172,14 +172,14 @@ class StruggleSigns:
     burn: float = 0.0  # cost of a cycle as a multiple of its even share of the budget
 
     @property
-    def score(self) -> float:
+    def struggle_score(self) -> float:
         return (
             _FILTER_WEIGHT * min(self.repeats / _MAX_REPEATS, 1)
             + _OVERLAP_WEIGHT * min(self.overlap / _MAX_OVERLAP, 1)
             + _BURN_WEIGHT * min(max(self.burn - 1, 0), 1)
         )
 
-    def describe(self) -> str:
+    def describe_signs(self) -> str:
         reasons = ["a filter failed"] if self.repeats else []
         if self.repeats > 1:
             reasons = [f"the same filter failed in {self.repeats} cycles in a row"]
@@ -190,23 +190,23 @@ class StruggleSigns:
         return ", ".join(reasons)
 
 
-def measure_struggle(state: CycleState) -> StruggleSigns:
+def measure_struggle(state: ReviewState) -> StruggleSigns:
     if state.cycle < _FIRST_CYCLE:
         return StruggleSigns()
     earlier_findings = [finding for finding in state.all_findings if finding.cycle < state.cycle]
     return StruggleSigns(
-        count_repeats(state.filter_history),
+        count_repeated_failures(state.filter_history),
         measure_overlap(state.findings, earlier_findings),
-        compare_cost(state),
+        compare_cost_to_share(state),
     )
 
 
-def explain_struggle(state: CycleState) -> str:
+def explain_struggle(state: ReviewState) -> str:
     signs = measure_struggle(state)
-    return signs.describe() if signs.score >= _THRESHOLD else ""
+    return signs.describe_signs() if signs.struggle_score >= _THRESHOLD else ""
 
 
-def count_repeats(history: Sequence[str]) -> int:
+def count_repeated_failures(history: Sequence[str]) -> int:
     failures = itertools.takewhile(lambda name: name == history[-1] != "", reversed(history))
     return len(list(failures))
 
@@ -218,8 +218,8 @@ def measure_overlap(current: Sequence[ReviewFinding], earlier: Iterable[ReviewFi
     return count / len(texts) if texts else 0.0
 
 
-def compare_cost(state: CycleState) -> float:
-    """Return the mean cost of a cycle as a multiple of its share of the budget, or 0."""
+def compare_cost_to_share(state: ReviewState) -> float:
+    """Divide the mean cost of a cycle by the budget per cycle; 0 without a budget."""
     if state.max_budget_usd <= 0 or state.max_cycles <= 0 or state.cycle <= 0:
         return 0.0
     return (state.total_cost_usd / state.cycle) / (state.max_budget_usd / state.max_cycles)
@@ -228,11 +228,8 @@ def compare_cost(state: CycleState) -> float:
 def likeness(first: str, second: str) -> float:
     """Return the Jaccard similarity of the words of two texts, from 0 to 1."""
     first_words, second_words = set(first.lower().split()), set(second.lower().split())
-    return (
-        len(first_words & second_words) / len(first_words | second_words)
-        if first_words | second_words
-        else 1.0
-    )
+    all_words = first_words | second_words
+    return len(first_words & second_words) / len(all_words) if all_words else 1.0
 
 
 # Environment variable that tells an agent how many US dollars its answer may cost.
@@ -243,7 +240,7 @@ Checker = Callable[[str], tuple[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class AgentReply:
     ok: bool  # whether the agent did what it was asked
     problem: str = ""  # one sentence; "" if `ok`
     text: str = ""
@@ -254,11 +251,11 @@ class Reply:
 class AskableAgent(Protocol):
     """The coding or the reviewing agent; `session` is the conversation to continue."""
 
-    def ask(self, prompt: str, session: str | None, env: Mapping[str, str]) -> Reply: ...
+    def ask_agent(self, prompt: str, session: str | None, env: Mapping[str, str]) -> AgentReply: ...
 
 
-class Journal(Protocol):
-    """The methods of a run's `Session` by which a review records its progress."""
+class ReviewRecorder(Protocol):
+    """The methods of a run's `RunSession` by which a review records its progress."""
 
     state: dict[str, Any]  # JSON values; the next attempt starts with these values
 
@@ -266,7 +263,7 @@ class Journal(Protocol):
     def id(self) -> str: ...
 
     @property
-    def milestone(self) -> Callable[..., object]: ...  # as `Session.milestone`
+    def milestone(self) -> Callable[..., object]: ...  # as `RunSession.milestone`
 
     def check(self) -> None: ...
 
@@ -286,7 +283,7 @@ class ReviewOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ReviewVerdict:
     approved: bool
     cycles: int
     total_cost_usd: float
@@ -301,7 +298,7 @@ class Verdict:
 class ReviewFailed(PhaseFailed):
     """The review ended before the reviewer approved the coder's work."""
 
-    result: Verdict | None = None  # the progress up to the error; None if unknown
+    result: ReviewVerdict | None = None  # the progress up to the error; None if unknown
 
 
 class MaxCyclesReached(ReviewFailed):
@@ -336,15 +333,15 @@ _NO_IDENTITY = ["tell me who you are", "auto-detect email address", "empty ident
 _NO_IDENTITY += ["no email was given", "no name was given"]
 
 
-class Commits:
+class GitCommits:
     def __init__(self, path: str, env: Mapping[str, str] | None = None) -> None:
         self._prefix = [process.git_executable(), *DURABLE, "-C", path]
-        self._env = process.environment(env)
+        self._env = process.git_environment(env)
 
-    def read_head(self) -> str:
+    def read_head_commit(self) -> str:
         result = self._git("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
         if result.code not in (0, 1):
-            raise GitError(["rev-parse"], result.code, result.complaint)
+            raise GitError(["rev-parse"], result.code, result.error_text)
         return result.out.decode("ascii").strip()
 
     def commit(self, task: str, cycle: int, title: str, suffix: str = "") -> str:
@@ -352,20 +349,20 @@ class Commits:
         work_label = f"the work of cycle {cycle}"
         result = self._git("add", "--all")
         if result.code != 0:
-            errors = [line for line in result.complaint.splitlines() if line.startswith(_ERRORS)]
-            error = errors[0].partition(": ")[2] if errors else _last_lines(result)
-            raise CommitRefused(f"cannot stage {work_label}: {error}", output=result.complaint)
+            errors = [line for line in result.error_text.splitlines() if line.startswith(_ERRORS)]
+            error = errors[0].partition(": ")[2] if errors else _last_output_lines(result)
+            raise CommitRefused(f"cannot stage {work_label}: {error}", output=result.error_text)
         if self._git("diff", "--cached", "--quiet").code != 0:
             task, title = review.first_line(task, _SUBJECT), review.first_line(title, _SUBJECT)
             subject = f"{task}/cycle-{cycle}: {title}{suffix}"
             result = self._git("commit", "--quiet", "--message", subject)
             if result.code != 0:
-                raise _explain_refusal(work_label, result)
-        return self.read_head()
+                raise _make_commit_refused(work_label, result)
+        return self.read_head_commit()
 
     def compare_to_head(self, recorded: str) -> str:
         """Return the relation of a commit to HEAD: SAME, ANCESTOR, DIVERGED or UNKNOWN."""
-        head = self.read_head()
+        head = self.read_head_commit()
         if recorded == head:
             return SAME
         if not recorded:
@@ -375,23 +372,23 @@ class Commits:
         is_ancestor = head and not self._git("merge-base", "--is-ancestor", recorded, head).code
         return ANCESTOR if is_ancestor else DIVERGED
 
-    def _git(self, *args: str) -> Completed:
-        return process.run([*self._prefix, *args], env=self._env)
+    def _git(self, *args: str) -> ProcResult:
+        return process.run_program([*self._prefix, *args], env=self._env)
 
 
-def _explain_refusal(label: str, result: Completed) -> CommitRefused:
-    output = result.complaint
+def _make_commit_refused(label: str, result: ProcResult) -> CommitRefused:
+    output = result.error_text
     if any(phrase in output.lower() for phrase in _NO_IDENTITY):
         hint = "git config --global user.name NAME; git config --global user.email ADDRESS"
         message = f"cannot commit {label}: git has no author name and email"
         return CommitRefused(message, output=output, hint=hint)
     hint = "fix what the hook reports, then resume the run: the coder is not asked again"
-    message = f"cannot commit {label}: {_last_lines(result)}"
+    message = f"cannot commit {label}: {_last_output_lines(result)}"
     return CommitRefused(message, code=result.code, output=output, hint=hint)
 
 
-def _last_lines(result: Completed) -> str:
-    text = result.complaint + result.out.decode("utf-8", "replace")  # hooks may print to either
+def _last_output_lines(result: ProcResult) -> str:
+    text = result.error_text + result.out.decode("utf-8", "replace")  # hooks may print to either
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return "; ".join(lines[-_MAX_LINES:]) or f"exit code {result.code}"
 
@@ -402,7 +399,7 @@ _MAX_FILTER_OUTPUT = 3000
 _CYCLE, _FIX = "cycle", "lint fix"
 
 
-class Review:
+class ReviewRunner:
     """Lets one agent write code and another review it, until the reviewer approves.
 
     The caller passes functions: `shell` runs a command, `tell` shows a line, `file` creates tracker
@@ -411,15 +408,15 @@ class Review:
 
     def __init__(
         self,
-        journal: Journal,
+        journal: ReviewRecorder,
         coder: AskableAgent,
         reviewer: AskableAgent,
-        commits: Commits,
+        commits: GitCommits,
         options: ReviewOptions,
         *,
         tell: Callable[[str], None],
         shell: Checker,
-        file: Callable[[CycleState], CycleState] = lambda state: state,
+        file: Callable[[ReviewState], ReviewState] = lambda state: state,
         refactor: Callable[[], str | None] = lambda: None,
         clock: Callable[[], int] = times.now,
     ) -> None:
@@ -427,11 +424,11 @@ class Review:
         self._agents = {CODER: coder, REVIEWER: reviewer}
         self._tell, self._shell, self._file = tell, shell, file
         self._refactor, self._clock = refactor, clock
-        self._state = CycleState()
+        self._state = ReviewState()
 
-    def run_cycles(self) -> Verdict:
+    def run_cycles(self) -> ReviewVerdict:
         """Run cycles until the reviewer approves the work. Raises ReviewFailed otherwise."""
-        self._load_state()  # an error here changes nothing in the state
+        self._load_review_state()  # an error here changes nothing in the state
         try:
             while self._state.phase != review.APPROVED:
                 self._journal.check()
@@ -445,22 +442,22 @@ class Review:
             raise
         return self._make_verdict()
 
-    def _load_state(self) -> None:
+    def _load_review_state(self) -> None:
         options, recorded_table = self._options, self._journal.state.get(review.KEY)
         cycles, budget, title = options.max_cycles, options.max_budget_usd, sanitize(options.title)
         if recorded_table is None:
-            state = CycleState(task_bead_id=options.task, task_title=title, max_cycles=cycles)
-            head = self._commits.read_head()
+            state = ReviewState(task_bead_id=options.task, task_title=title, max_cycles=cycles)
+            head = self._commits.read_head_commit()
             self._state = replace(state, max_budget_usd=budget, base_commit_sha=head)
             self._start(review.BEAD_CREATED)
             return
-        state = CycleState.from_state(recorded_table)
+        state = ReviewState.from_state_table(recorded_table)
         phase = review.find_resume_phase(state)
         if phase == review.APPROVED:
             self._state = state
             self._tell(f"approved already, in cycle {state.cycle}")
             return
-        notice = self._require_base(state)
+        notice = self._require_recorded_work(state)
         cause = f", after: {state.problem}" if state.problem else ""
         self._tell(f"resumed from checkpoint: cycle {state.cycle}, {phase}{cause}")
         if notice:
@@ -478,12 +475,12 @@ class Review:
             max_budget_usd=budget,
         )
 
-    def _require_base(self, state: CycleState) -> str:
+    def _require_recorded_work(self, state: ReviewState) -> str:
         """Return a notice if HEAD has moved. Raises Diverged if HEAD lacks recorded work."""
         base, relation = state.git_sha, self._commits.compare_to_head(state.git_sha)
         if relation == SAME:
             return ""
-        head = self._commits.read_head() or "unborn"
+        head = self._commits.read_head_commit() or "unborn"
         if relation == ANCESTOR:
             return f"HEAD has moved from {base or 'nothing'} to {head}; continuing from there"
         clause = "which is no descendant of" if relation == DIVERGED else "and there is no commit"
@@ -496,9 +493,9 @@ class Review:
 
     # One method per phase; see _STEPS.
 
-    def _next_cycle(self) -> None:
+    def _begin_next_cycle(self) -> None:
         state = self._state
-        self._require_budget()
+        self._require_budget_left()
         if state.struggle:
             hint = "split the task or describe it better; resuming the run tries another cycle"
             raise Struggling(f"struggling: {state.struggle}", hint=hint)
@@ -512,20 +509,20 @@ class Review:
         self._tell(f"cycle {cycle} of {state.max_cycles}")
         self._start(review.CODING, cycle=cycle, lint_fixes=0, verifications=(), **empty_outputs)
 
-    def _write_code(self) -> None:
+    def _ask_coder(self) -> None:
         answer = self._ask_agent(CODER, build_coder_prompt(self._state))
         new_values = {"coder_output": review.cut(answer, review.LONGEST), "uncommitted": _CYCLE}
         new_values |= dict.fromkeys(("original_description", "refactor_description"), "")
         self._start(review.CODE_COMPLETE, refactored=False, **new_values)
 
-    def _commit_coding(self) -> None:
-        self._commit()
-        self._require_budget()
+    def _commit_coder_work(self) -> None:
+        self._commit_pending_work()
+        self._require_budget_left()
         self._start(review.LINTING if self._options.lint is not None else self._next_phase())
 
     def _run_linter(self) -> None:
-        self._commit()
-        self._require_budget()
+        self._commit_pending_work()
+        self._require_budget_left()
         state, command = self._state, self._options.lint
         if state.lint_output and command is not None:
             self._ask_agent(CODER, build_lint_prompt(state))
@@ -534,7 +531,7 @@ class Review:
             return
         exit_code, output = self._shell(command) if command is not None else (0, "")
         if exit_code == 0:
-            self._commit(_FIX)  # the linter may fix files itself
+            self._commit_pending_work(_FIX)  # the linter may fix files itself
             self._start(self._next_phase())
             return
         is_last_try = state.lint_fixes >= self._options.lint_retries
@@ -555,7 +552,7 @@ class Review:
                 description = f"{_filter_prefix(name)} {review.cut(output, _MAX_FILTER_OUTPUT)}"
                 finding = ReviewFinding(review.CRITICAL, description, cycle)
                 filter_output = review.cut(output, review.LONGEST)
-                self._reject((finding,), filter_check_name=name, filter_output=filter_output)
+                self._reject_work((finding,), filter_check_name=name, filter_output=filter_output)
                 return
             findings = list(self._state.all_findings)
             for i, old_finding in enumerate(findings):
@@ -568,7 +565,7 @@ class Review:
         answer = self._ask_agent(REVIEWER, build_reviewer_prompt(self._state))
         self._start(review.REVIEW_COMPLETE, review_output=review.cut_start(answer, review.LONGEST))
 
-    def _process_review(self) -> None:
+    def _process_review_answer(self) -> None:
         state, answer = self._state, self._state.review_output
         cycle, report = state.cycle, review.parse_report(answer)
         findings = tuple(replace(finding, cycle=cycle) for finding in review.parse_findings(answer))
@@ -576,16 +573,16 @@ class Review:
         old_findings = review.update_statuses(state.all_findings, checks)
         self._state = replace(state, verifications=checks, all_findings=old_findings, report=report)
         if review.is_approved(answer):
-            self._end_cycle()
+            self._record_cycle_commit()
             self._tell(f"cycle {cycle}: approved")
             self._start(review.APPROVED, findings=findings, all_findings=(*old_findings, *findings))
             return
         noun = "finding" if len(findings) == 1 else "findings"
         self._tell(f"cycle {cycle}: not approved, {len(findings)} {noun}")
-        self._reject(findings)
+        self._reject_work(findings)
 
-    def _reject(self, findings: tuple[ReviewFinding, ...], **changes: Any) -> None:
-        self._end_cycle()
+    def _reject_work(self, findings: tuple[ReviewFinding, ...], **changes: Any) -> None:
+        self._record_cycle_commit()
         self._apply_task_change()
         state = self._state
         changes["all_findings"] = (*state.all_findings, *findings)
@@ -593,7 +590,7 @@ class Review:
         self._state = self._file(replace(state, findings=findings, **changes))
         self._start(review.RESOLVING_ISSUES, struggle=explain_struggle(self._state))
 
-    def _end_cycle(self) -> None:
+    def _record_cycle_commit(self) -> None:
         state = self._state
         if state.last_cycle_sha:
             commits = (*state.cycle_commits, state.last_cycle_sha)
@@ -613,7 +610,7 @@ class Review:
         prompt = prompt.replace("\0", "\ufffd")  # a command argument cannot contain NUL
         env = {BUDGET_VARIABLE: f"{state.budget_share:.4f}"} if state.max_budget_usd > 0 else {}
         session = state.sessions.get(role) if role == CODER else None
-        reply = self._agents[role].ask(prompt, session, env)
+        reply = self._agents[role].ask_agent(prompt, session, env)
         price, sessions = reply.cost_usd or 0.0, state.sessions
         # Ignore a price that is not a positive finite number.
         total_cost = state.total_cost_usd + (price if math.isfinite(price) and price > 0 else 0.0)
@@ -626,14 +623,14 @@ class Review:
             raise AgentFailed(message, hint=f"to ask the {role} again, resume the run")
         return sanitize(reply.text)
 
-    def _require_budget(self) -> None:
+    def _require_budget_left(self) -> None:
         spent_usd, budget_usd = self._state.total_cost_usd, self._state.max_budget_usd
         if 0 < budget_usd <= spent_usd:
             used_budget = f"{spent_usd:.2f} of {budget_usd:.2f} USD in cycle {self._state.cycle}"
             hint = f"allow more: git ckpt resume {self._journal.id} --input max_budget=USD"
             raise BudgetExceeded(f"the budget is used up: {used_budget}", hint=hint)
 
-    def _commit(self, kind: str = "") -> None:
+    def _commit_pending_work(self, kind: str = "") -> None:
         # Commit only work of the coder or linter: other changes were made outside of the review.
         state = self._state
         kind = state.uncommitted or kind
@@ -653,9 +650,9 @@ class Review:
         self._record_state(f"cycle {state.cycle}: {review.ERROR}", error.errors)
 
     def _record_state(self, message: str, errors: Sequence[str] = ()) -> None:
-        head, timestamp = self._commits.read_head(), times.to_text(self._clock())
+        head, timestamp = self._commits.read_head_commit(), times.to_text(self._clock())
         self._state = state = replace(self._state, git_sha=head, created_at=timestamp)
-        self._journal.state[review.KEY] = state.to_state()
+        self._journal.state[review.KEY] = state.to_state_table()
         current_phase = state.failed_in or state.phase
         self._journal.milestone(
             trigger="review",
@@ -664,26 +661,26 @@ class Review:
             errors=[sanitize(error) for error in errors],
         )
 
-    def _make_verdict(self) -> Verdict:
+    def _make_verdict(self) -> ReviewVerdict:
         state, is_approved = self._state, self._state.phase == review.APPROVED
         cost, findings = state.total_cost_usd, state.all_findings
-        return Verdict(is_approved, state.cycle, cost, findings, state.report, state.problem)
+        return ReviewVerdict(is_approved, state.cycle, cost, findings, state.report, state.problem)
 
-    _STEPS: ClassVar[dict[str, Callable[[Review], None]]] = {
-        review.IDLE: _next_cycle,
-        review.BEAD_CREATED: _next_cycle,
-        review.CODING: _write_code,
-        review.CODE_COMPLETE: _commit_coding,
+    _STEPS: ClassVar[dict[str, Callable[[ReviewRunner], None]]] = {
+        review.IDLE: _begin_next_cycle,
+        review.BEAD_CREATED: _begin_next_cycle,
+        review.CODING: _ask_coder,
+        review.CODE_COMPLETE: _commit_coder_work,
         review.LINTING: _run_linter,
         review.FILTERING: _run_filters,
         review.REVIEWING: _ask_reviewer,
-        review.REVIEW_COMPLETE: _process_review,
-        review.RESOLVING_ISSUES: _next_cycle,
+        review.REVIEW_COMPLETE: _process_review_answer,
+        review.RESOLVING_ISSUES: _begin_next_cycle,
     }
 
 
 def _clean_output(output: str, code: int) -> str:
-    return review.trim(secrets.masked(sanitize(output))) or f"exit code {code}, no output"
+    return review.trim(secrets.mask_text(sanitize(output))) or f"exit code {code}, no output"
 
 
 def _filter_prefix(name: str) -> str:

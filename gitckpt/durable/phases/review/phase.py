@@ -8,15 +8,15 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gitckpt.durable.agent.call import Agent, Answer
-from gitckpt.durable.agent.clients import Client, remove_controls
-from gitckpt.durable.command.execution import DEADLINE, EXIT, CommandResult, Timeouts, last_line
+from gitckpt.durable.agent.call import AgentAnswer, AgentRunner
+from gitckpt.durable.agent.clients import AgentClient, remove_control_chars
+from gitckpt.durable.command.execution import DEADLINE, EXIT, CommandResult, Timeouts, error_line
 from gitckpt.durable.phases import command, options
-from gitckpt.durable.phases.command import ShowLine, ask_with_retries, require_installed
+from gitckpt.durable.phases.command import ShowLine, ask_agent_with_retries, require_installed
 from gitckpt.durable.phases.review import state as review_state
-from gitckpt.durable.phases.review.cycle import Commits, Reply, Review, ReviewOptions
-from gitckpt.durable.phases.review.state import CycleState, ReviewFinding
-from gitckpt.durable.pipeline.launch import Context
+from gitckpt.durable.phases.review.cycle import AgentReply, GitCommits, ReviewOptions, ReviewRunner
+from gitckpt.durable.phases.review.state import ReviewFinding, ReviewState
+from gitckpt.durable.pipeline.launch import PhaseContext
 from gitckpt.durable.run.attempts import DeadlineReached, PhaseResult
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, replace
@@ -36,13 +36,13 @@ class TrackerFailed(Exception):
         self.hangs = hangs
 
 
-class Beads:
+class BeadsTracker:
     """Lists and creates issues in the tracker beads. The methods raise TrackerFailed."""
 
     def __init__(self, parent: str, label: str, call: AskBeads) -> None:
         self._parent, self._label, self._call = parent, label, call
 
-    def list_issues(self) -> Mapping[str, str]:
+    def list_issue_ids(self) -> Mapping[str, str]:
         """Return issue ids by finding id; the title of an issue begins with a finding id."""
         document = self._call_bd(f"list --label {shlex.quote(self._label)}")
         issues: list[Any] = document if isinstance(document, list) else []
@@ -72,7 +72,7 @@ class Beads:
         if outcome.ended_by != EXIT:
             raise TrackerFailed(f"bd {command} timed out", hangs=True)
         if outcome.code:
-            raise TrackerFailed(f"bd {command}: exit code {outcome.code}{last_line(outcome.tail)}")
+            raise TrackerFailed(f"bd {command}: exit code {outcome.code}{error_line(outcome.tail)}")
         try:
             return json.loads(output) if output.strip() else None
         except (ValueError, RecursionError):
@@ -87,15 +87,15 @@ _FORCE = "force"
 _TASK_FILE = "refactoring"  # file in the run's directory with the changed task
 
 
-def perform_review(context: Context) -> PhaseResult:
-    options = parse_options(context.option)
+def perform_review(context: PhaseContext) -> PhaseResult:
+    options = parse_review_options(context.option)
     timeout = _parse_agent_timeout(context.option)
     run = context.run
     if options.force and _FORCE in run.pipeline.inputs:  # `force` applies to one attempt only
         run.writer.pipeline = replace(run.pipeline, inputs={**run.pipeline.inputs, _FORCE: ""})
 
     def tell(text: str) -> None:
-        context.output(f"[review] {remove_controls(text)}\n".encode())
+        context.output(f"[review] {remove_control_chars(text)}\n".encode())
 
     def run_check(line: str) -> tuple[int, str]:
         outcome = command.run_tool(context, line, CHECK_TIMEOUT, show=True)
@@ -104,17 +104,19 @@ def perform_review(context: Context) -> PhaseResult:
         return outcome.code, outcome.tail
 
     def ask_tracker(line: str) -> tuple[CommandResult, bytes]:
-        return command.capture(context, line, TRACKER_TIMEOUT, "beads.json")
+        return command.capture_tool_output(context, line, TRACKER_TIMEOUT, "beads.json")
 
     coder, reviewer = (
-        _Agent(context, context.client(role), role, timeout, tell) for role in ("coder", "reviewer")
+        _ReviewAgent(context, context.client(role), role, timeout, tell)
+        for role in ("coder", "reviewer")
     )
     kwargs: dict[str, Any] = {"tell": tell, "shell": run_check, "clock": run.store.clock}
     if options.epic:
-        kwargs["file"] = IssueFiling(Beads(options.epic, f"ckpt-{run.id}", ask_tracker), tell).file
+        tracker = BeadsTracker(options.epic, f"ckpt-{run.id}", ask_tracker)
+        kwargs["file"] = IssueCreator(tracker, tell).create_missing_issues
     kwargs["refactor"] = lambda: _read_changed_task(run.files.path)
-    commits = Commits(run.path, context.environment())
-    verdict = Review(run, coder, reviewer, commits, options, **kwargs).run_cycles()
+    commits = GitCommits(run.path, context.command_environment())
+    verdict = ReviewRunner(run, coder, reviewer, commits, options, **kwargs).run_cycles()
     keys = ("id", "severity", "status")
     findings = [{key: getattr(finding, key) for key in keys} for finding in verdict.findings]
     result = {key: getattr(verdict, key) for key in ("approved", "cycles", "total_cost_usd")}
@@ -122,7 +124,7 @@ def perform_review(context: Context) -> PhaseResult:
     return PhaseResult({**result, "findings": findings, "commits": cycle_commits})
 
 
-def parse_options(option: Callable[[str], str]) -> ReviewOptions:
+def parse_review_options(option: Callable[[str], str]) -> ReviewOptions:
     _parse_agent_timeout(option)
     if not option("title").strip():
         raise UsageError("there is no task", hint='name a task: git ckpt review "Add a login page"')
@@ -133,7 +135,7 @@ def parse_options(option: Callable[[str], str]) -> ReviewOptions:
             raise UsageError(f"{line!r:.100} is not a filter", hint="write NAME=COMMAND")
         filters[name.strip()] = command.strip()
     if option("epic"):
-        options.require_issue(option("epic"))
+        options.require_issue_id(option("epic"))
     defaults = ReviewOptions("", "")
     return ReviewOptions(
         task=option("task") or "task",
@@ -147,7 +149,7 @@ def parse_options(option: Callable[[str], str]) -> ReviewOptions:
         ),
         filters=filters,
         epic=option("epic"),
-        force=options.parse_flag(_FORCE, option(_FORCE)),
+        force=options.parse_yes_or_no(_FORCE, option(_FORCE)),
     )
 
 
@@ -165,13 +167,11 @@ def _read_changed_task(directory: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class IssueFiling:
-    """Creates a tracker issue for each finding of a review; shows errors as messages."""
-
-    beads: Beads
+class IssueCreator:
+    beads: BeadsTracker
     tell: ShowLine
 
-    def file(self, state: CycleState) -> CycleState:
+    def create_missing_issues(self, state: ReviewState) -> ReviewState:
         # Findings of filters get no issue: the filter itself shows whether they are fixed.
         new_findings = [
             finding
@@ -182,9 +182,8 @@ class IssueFiling:
         created_ids, problem = self._create_issues(new_findings) if new_findings else ({}, "")
         if problem:
             count = len(new_findings) - len(created_ids)
-            self.tell(
-                f"no issue created for {count} of the findings; the next cycle retries: {problem}"
-            )
+            outcome = f"no issue created for {count} of the findings"
+            self.tell(f"{outcome}; the next cycle retries: {problem}")
         all_ids = dict.fromkeys((*state.child_bead_ids, *created_ids.values()))
         return replace(state, beads={**state.beads, **created_ids}, child_bead_ids=tuple(all_ids))
 
@@ -192,7 +191,7 @@ class IssueFiling:
         created_ids: dict[str, str] = {}
         problem = ""
         try:
-            known_ids = self.beads.list_issues()
+            known_ids = self.beads.list_issue_ids()
         except TrackerFailed as error:
             return created_ids, str(error)  # unknown existing issues might be created again
         for finding in findings:
@@ -210,35 +209,32 @@ class IssueFiling:
 
 
 @dataclass(frozen=True, slots=True)
-class _Agent:
-    """Calls the client program of the coder or the reviewer, for `timeout` seconds."""
-
-    context: Context
-    client: Client
+class _ReviewAgent:
+    context: PhaseContext
+    client: AgentClient
     role: str
     timeout: float
     tell: ShowLine
 
-    def ask(self, prompt: str, session: str | None, env: Mapping[str, str]) -> Reply:
+    def ask_agent(self, prompt: str, session: str | None, env: Mapping[str, str]) -> AgentReply:
         context, run = self.context, self.context.run
-        variables = context.environment()
+        variables = context.command_environment()
         require_installed(self.client, variables, run, self.role)
         files = os.path.join(run.files.path, self.role)
-        agent = Agent(self.client, run.path, {**variables, **env}, context.watchdog, files)
+        agent = AgentRunner(self.client, run.path, {**variables, **env}, context.watchdog, files)
 
-        def call_client() -> Answer:
-            timeouts = Timeouts(self.timeout, None, run.seconds_left())
+        def call_client() -> AgentAnswer:
+            timeouts = Timeouts(self.timeout, None, run.seconds_to_deadline())
             options: dict[str, Any] = {"patience": timeouts, "budget": self._remaining_budget()}
-            return agent.ask(
-                prompt, context.output, context.check_and_tick, session=session, **options
-            )
+            options["session"] = session
+            return agent.ask_agent(prompt, context.output, context.check_and_tick, **options)
 
-        answer = ask_with_retries(run, call_client, self.tell, self.role)
+        answer = ask_agent_with_retries(run, call_client, self.tell, self.role)
         if answer.ended_by == DEADLINE:
             message = f"the run reached its deadline while the {self.role} worked"
             raise DeadlineReached(message, output=answer.tail)
         report, problem = answer.report, answer.problem
-        return Reply(not problem, problem, report.text, report.cost_usd, report.session)
+        return AgentReply(not problem, problem, report.text, report.cost_usd, report.session)
 
     def _remaining_budget(self) -> float | None:  # in US dollars
         state = self.context.run.state.get("review")

@@ -76,7 +76,6 @@ class Verification:  # the reviewer's statement on an earlier finding
 
 
 def make_finding_id(severity: str, description: str) -> str:
-    """Return "f-" and 12 hex digits of the hash of a finding's severity and text."""
     hashed_text = f"{severity}:{trim(description)}"
     return f"f-{hashlib.sha256(hashed_text.encode('utf-8', 'replace')).hexdigest()[:12]}"
 
@@ -114,7 +113,6 @@ def parse_findings(answer: str) -> Findings:
 
 
 def parse_verifications(answer: str) -> tuple[Verification, ...]:
-    """Parse the VERIFICATION blocks of a reviewer's answer, each on an old finding."""
     end_lines = ("", _VERIFICATION, _ISSUE, _REPORT)
     verifications = []
     for block in _gather(
@@ -198,7 +196,7 @@ _COMMITTED = (LINTING, FILTERING, REVIEWING, REVIEW_COMPLETE)
 
 
 @dataclass(frozen=True, slots=True)
-class CycleState:
+class ReviewState:
     phase_id: str = ""  # of a plan of quasar (a "nebula"); "" without a plan
     nebula_name: str = ""  # name of this plan; "" without a plan
     created_at: str = ""  # RFC 3339; "": unknown
@@ -243,7 +241,7 @@ class CycleState:
         remaining_cycles = max(self.max_cycles - self.cycle + 1, 1)
         return max(self.max_budget_usd - self.total_cost_usd, 0) / (2 * remaining_cycles)
 
-    def to_state(self) -> dict[str, Any]:
+    def to_state_table(self) -> dict[str, Any]:
         finding_keys, table = ("severity", "description", "cycle"), self.to_quasar_table()
         for name in ("findings", "all_findings"):
             table[name] = [_select(finding, finding_keys) for finding in getattr(self, name)]
@@ -264,12 +262,12 @@ class CycleState:
         return {**table, "sessions": dict(self.sessions), "report": report}
 
     @classmethod
-    def from_state(
+    def from_state_table(
         cls,
         table: Mapping[str, Any],
         source: str = f"state.{KEY}",
         numbers: tuple[str, ...] = PHASES,
-    ) -> CycleState:
+    ) -> ReviewState:
         """Parse a table of gitckpt or quasar; `numbers[i]` is the name of phase number i."""
         main_table, extra = _Reader(table, source), _Reader(table.get(MORE, {}), f"{source}.{MORE}")
         version = main_table.count("version", required=True)
@@ -304,10 +302,8 @@ class CycleState:
             if phase == CODE_COMPLETE:
                 field_values["uncommitted"] = "cycle"
         field_values |= {"phase": phase, "failed_in": failed_in, "beads": issue_ids}
-        field_values |= {
-            "findings": _read_findings(main_table, extra, "findings"),
-            "all_findings": all_findings,
-        }
+        field_values["findings"] = _read_findings(main_table, extra, "findings")
+        field_values["all_findings"] = all_findings
         field_values["sessions"] = extra.table("sessions").all_texts()
         field_values["verifications"] = tuple(
             Verification(check.text("id"), check.choice("status", STATUSES), check.text("comment"))
@@ -315,7 +311,7 @@ class CycleState:
         )
         if (report := extra.table("report")).values:
             texts = {name: report.text(name) for name in ("satisfaction", "risk", "summary")}
-            needs_review = report.flag("needs_human_review")
+            needs_review = report.read_flag("needs_human_review")
             field_values["report"] = ReviewReport(needs_human_review=needs_review, **texts)
         return cls(**field_values)
 
@@ -330,17 +326,17 @@ class _Reader(TableReader):
             raise InvalidCheckpoint(source, "", f"is {_describe_value(table)}, not a table")
         super().__init__(table, source)
 
-    def wrong(self, key: str, wanted: str, value: object, default: D) -> D:  # noqa: ARG002 - the error is raised here
+    def wrong_type(self, key: str, wanted: str, value: object, default: D) -> D:  # noqa: ARG002 - the error is raised here
         raise self.invalid(key, f"is {_describe_value(value)}, not {wanted}")
 
     def text(self, key: str) -> str:
-        return self.value(key, str, "")
+        return self.read_value(key, str, "")
 
     def all_texts(self) -> dict[str, str]:
         return {key: self.text(key) for key in self.values}
 
-    def texts(self, key: str) -> tuple[str, ...]:
-        values: list[Any] = self.value(key, list, [])
+    def read_texts(self, key: str) -> tuple[str, ...]:
+        values: list[Any] = self.read_value(key, list, [])
         if not all(type(value) is str for value in values):
             raise self.invalid(key, "has values that are not strings")
         return tuple(values)
@@ -348,7 +344,7 @@ class _Reader(TableReader):
     def count(self, key: str, *, required: bool = False) -> int:
         if required and key not in self.values:
             raise self.invalid(key, "is missing")
-        value = self.value(key, int, 0)
+        value = self.read_value(key, int, 0)
         if value < 0:
             raise self.invalid(key, f"is {value}, less than 0")
         return value
@@ -356,7 +352,7 @@ class _Reader(TableReader):
     def number(self, key: str) -> float:
         value = self.values.get(key, 0.0)
         if type(value) not in (int, float):
-            self.wrong(key, "a number", value, 0.0)
+            self.wrong_type(key, "a number", value, 0.0)
         if not math.isfinite(value) or value < 0:
             raise self.invalid(key, f"is {value}, not a finite amount of 0 or more")
         return float(value)
@@ -373,7 +369,7 @@ class _Reader(TableReader):
         return _Reader(self.values.get(key, {}), f"{self.source}.{key}")
 
     def tables(self, key: str) -> list[_Reader]:
-        values: list[Any] = self.value(key, list, [])
+        values: list[Any] = self.read_value(key, list, [])
         return [_Reader(value, f"{self.source}.{key}[{i}]") for i, value in enumerate(values)]
 
 
@@ -385,13 +381,13 @@ _HEAD: dict[str, Callable[[_Reader, str], Any]] = {
     **dict.fromkeys(("total_cost_usd", "max_budget_usd"), _Reader.number),
     **dict.fromkeys(("coder_output", "review_output", "lint_output"), _Reader.text),
     "base_commit_sha": _Reader.text,
-    **dict.fromkeys(("cycle_commits", "child_bead_ids"), _Reader.texts),
-    "refactored": _Reader.flag,
+    **dict.fromkeys(("cycle_commits", "child_bead_ids"), _Reader.read_texts),
+    "refactored": _Reader.read_flag,
 }
 _MORE: dict[str, Callable[[_Reader, str], Any]] = {
     **dict.fromkeys(("phase", "failed_in", "problem"), _Reader.text),
     **dict.fromkeys(("filter_output", "filter_check_name"), _Reader.text),
-    "filter_history": _Reader.texts,
+    "filter_history": _Reader.read_texts,
     **dict.fromkeys(("original_description", "refactor_description"), _Reader.text),
     **dict.fromkeys(("last_cycle_sha", "uncommitted"), _Reader.text),
     "lint_fixes": _Reader.count,
@@ -421,5 +417,5 @@ def _read_findings(quasar_table: _Reader, extra_table: _Reader, name: str) -> Fi
     return tuple(findings)
 
 
-def find_resume_phase(state: CycleState) -> str:
+def find_resume_phase(state: ReviewState) -> str:
     return state.phase if state.phase != ERROR else state.failed_in or CODING

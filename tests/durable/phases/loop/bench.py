@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 from gitckpt import Checkpoint, Observer, Query, Run, Store
-from gitckpt.durable.agent.clients import STDIN, Claude, Client
+from gitckpt.durable.agent.clients import STDIN, AgentClient, Claude
 from gitckpt.durable.driver import driver
-from gitckpt.durable.driver.driver import CONTINUE, Driver
+from gitckpt.durable.driver.driver import CONTINUE, RunDriver
 from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.durable.pipeline import launch
 from gitckpt.durable.pipeline.definition import PipelineDefinition, parse_pipelines
-from gitckpt.durable.run.attempts import CurrentAttempt, Session
+from gitckpt.durable.run.attempts import CurrentAttempt, RunSession
 from gitckpt.durable.run.opener import reopen_run
 from gitckpt.model.checkpoint import LOOP
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout
 from tests.durable.conftest import Killed, Sleeper, attempt_of, crash, go_on
 
@@ -127,7 +127,7 @@ class Bench:
             ]
         )
         self.program("fake", AGENT.format(fake=fake))
-        self.client = Client("fake", "fake", STDIN, Claude.name, "--resume {session}")
+        self.client = AgentClient("fake", "fake", STDIN, Claude.name, "--resume {session}")
         patch.setenv("PATH", f"{self._programs}{os.pathsep}{os.environ['PATH']}")
         patch.setenv("ASKED", str(self._asked))
         checkout.commit("the plan", **{PLAN: "# Plan\n\n- [ ] all of it\n"})
@@ -174,9 +174,11 @@ class Bench:
             "max_iterations": "9",
         } | inputs
         said = {name: value for name, value in said.items() if name in self.definition.inputs}
-        given = launch.read_inputs(inside(self.store), self.definition, said)
+        given = launch.read_inputs(checkpoints_of_store(self.store), self.definition, said)
         self.run = str(
-            launch.start_run(inside(self.store), self.definition, given, name="plan").run
+            launch.start_run(
+                checkpoints_of_store(self.store), self.definition, given, name="plan"
+            ).run
         )
         return self.run
 
@@ -187,12 +189,14 @@ class Bench:
             again: a phase to repeat.
             forget: keys of the state to remove, as the phase no longer needs them.
         """
-        opening = reopen_run(inside(self.store), self.run, adapter="plumbing", again=True)
-        opened = Run(Session(opening, self.sleeper))
+        opening = reopen_run(
+            checkpoints_of_store(self.store), self.run, adapter="plumbing", again=True
+        )
+        opened = Run(RunSession(opening, self.sleeper))
         try:
             if again is not None:
                 driver.redo_phase(opened, again, forget)
-            self._driver(opened).drive()
+            self._driver(opened).drive_run()
             opened.finish()
         finally:
             opened.close()
@@ -205,7 +209,7 @@ class Bench:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(CurrentAttempt, "_record_failure", lambda *_: None)
             with pytest.raises(Killed):
-                self._driver(opened).drive()
+                self._driver(opened).drive_run()
         crash(opened)
         self.listener.kill_at = None
         return opened
@@ -233,7 +237,7 @@ class Bench:
 
     @property
     def newest(self) -> Checkpoint:
-        return inside(self.store).heads.read(self.run)
+        return checkpoints_of_store(self.store).heads.read(self.run)
 
     @property
     def memory(self) -> dict[str, Any]:
@@ -262,8 +266,8 @@ class Bench:
             if line.startswith("[loop] ")
         ]
 
-    def _driver(self, run: Run) -> Driver:
-        return Driver(run, self.definition, self.listener, agents={"fake": self.client})
+    def _driver(self, run: Run) -> RunDriver:
+        return RunDriver(run, self.definition, self.listener, agents={"fake": self.client})
 
     def _calls(self, kind: str) -> list[Path]:
         return sorted(self._asked.glob(f"*.{kind}"), key=lambda path: int(path.stem))

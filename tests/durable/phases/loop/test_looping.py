@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Cancelled, DeadlineReached, PhaseFailed, Progress
-from gitckpt.durable.agent.clients import Client
+from gitckpt.durable.agent.clients import AgentClient
 from gitckpt.durable.driver import driver
 from gitckpt.durable.phases.loop import loop
 from gitckpt.durable.phases.loop.loop import ASK, DONE, LOOK
-from gitckpt.store.store import inside
+from gitckpt.store.store import checkpoints_of_store
 from tests.conftest import Checkout, Clock
 from tests.durable.conftest import attempt_of, go_on, labels
 from tests.durable.phases.loop.bench import PHASE, PLAN, Bench
@@ -571,8 +571,13 @@ class TestDone:
     )
     def test_of_others_only_the_shell_can_tell(self, tmp_path: Path, command: str) -> None:
         (tmp_path / "there").touch()
-        assert Client("a", command).find_missing(dict(os.environ), str(tmp_path)) is None
-        assert Client("a", "./gone").find_missing(dict(os.environ), str(tmp_path)) == "./gone"
+        assert (
+            AgentClient("a", command).find_missing_program(dict(os.environ), str(tmp_path)) is None
+        )
+        assert (
+            AgentClient("a", "./gone").find_missing_program(dict(os.environ), str(tmp_path))
+            == "./gone"
+        )
 
     def test_beads_is_missing(self, bench: Bench) -> None:
         bench.start(issues="bd-1")
@@ -636,7 +641,7 @@ class TestConversation:
         assert (bench.memory["cost_usd"], bench.memory["max_budget_usd"]) == (0.8, 0.7)
 
     def test_a_budget_for_whom_nobody_knows_the_price_of(self, bench: Bench) -> None:
-        bench.client = Client("fake", "fake", format="codex")
+        bench.client = AgentClient("fake", "fake", format="codex")
         bench.start(max_budget="0.7")
         failed = fails(bench)
         assert failed.message == "a budget needs the price of fake, which is unknown"
@@ -780,7 +785,7 @@ class TestStopping:
     ) -> None:
         def cancel(seconds: float) -> None:
             store = bench.store
-            inside(store).leases.cancel(bench.run)
+            checkpoints_of_store(store).leases.mark_cancelled(bench.run)
 
         monkeypatch.setattr(bench, "sleeper", cancel)
         bench.start(tests="false")
@@ -920,7 +925,4 @@ class TestClasses:
             line
             for line in env[-1].splitlines()
             if line.startswith(("CKPT_RESUMED", "CKPT_ATTEMPT"))
-        ) == [
-            "CKPT_ATTEMPT=2",
-            "CKPT_RESUMED=1",
-        ]
+        ) == ["CKPT_ATTEMPT=2", "CKPT_RESUMED=1"]

@@ -20,7 +20,7 @@ from gitckpt.durable.pipeline.definition import parse_pipelines, read_preset
 
 
 def read(**said: str) -> LoopOptions:
-    return loop.parse_options(lambda name: said.get(name, ""))
+    return loop.parse_loop_options(lambda name: said.get(name, ""))
 
 
 def test_usual_options() -> None:
@@ -161,7 +161,7 @@ def test_mistakes_in_with_have_a_line(line: str, problem: tuple[int, str]) -> No
 
 # The prompt
 
-TASK = loop.Assignment("docs/plan.md", "bd-9", ("bd-2", "bd-1"), "make test")
+TASK = loop.LoopAssignment("docs/plan.md", "bd-9", ("bd-2", "bd-1"), "make test")
 
 WHOLE = """\
 # Task
@@ -215,25 +215,29 @@ Make them pass. This is their last output:
 
 def test_whole_prompt() -> None:
     assert (
-        loop.build_prompt(loop.read_default_template(), TASK, "\n1 failed\n", " Use tabs.\n")
+        loop.build_loop_prompt(
+            loop.read_default_prompt_template(), TASK, "\n1 failed\n", " Use tabs.\n"
+        )
         == WHOLE
     )
 
 
 def test_prompt_without_issues() -> None:
-    said = loop.build_prompt(loop.read_default_template(), loop.Assignment("p.md", "", (), ""), "")
+    said = loop.build_loop_prompt(
+        loop.read_default_prompt_template(), loop.LoopAssignment("p.md", "", (), ""), ""
+    )
     assert not {"Beads", "**", "failed"} & set(said.split())
     assert "4. Run all tests (`pytest` or `make test`)." in said
     assert said.endswith("emit /clear.\n")
 
 
 def test_template_that_names_nothing_gets_the_failure_at_its_end() -> None:
-    assert loop.build_prompt("Go on.", TASK, "no").startswith("Go on.\n## The tests failed\n")
-    assert loop.build_prompt("Go on.", TASK, "") == "Go on.\n"
+    assert loop.build_loop_prompt("Go on.", TASK, "no").startswith("Go on.\n## The tests failed\n")
+    assert loop.build_loop_prompt("Go on.", TASK, "") == "Go on.\n"
 
 
 def test_values_are_no_templates() -> None:
-    assert "cost $5 and $plan" in loop.build_prompt("$failure", TASK, "cost $5 and $plan")
+    assert "cost $5 and $plan" in loop.build_loop_prompt("$failure", TASK, "cost $5 and $plan")
 
 
 @pytest.mark.parametrize(
@@ -246,7 +250,7 @@ def test_values_are_no_templates() -> None:
 )
 def test_template_with_an_unknown_name(template: str, problem: str) -> None:
     with pytest.raises(PhaseFailed) as caught:
-        loop.build_prompt(template, TASK, "")
+        loop.build_loop_prompt(template, TASK, "")
     assert caught.value.message == f"cannot use the template of the prompt: {problem}"
     assert (
         caught.value.hint
@@ -261,7 +265,7 @@ def beads(
     said: object, *issues: str, code: int = 0, ended_by: str = EXIT, tail: str = ""
 ) -> IssueStatus:
     data = said if isinstance(said, bytes) else json.dumps(said).encode()
-    return tracker.query_beads(
+    return tracker.query_issue_status(
         issues or ("bd-1",), lambda _: (CommandResult(code, ended_by, tail, 0.1), data)
     )
 

@@ -11,8 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gitckpt import Progress
-from gitckpt.durable.phases.review.cycle import Commits, Reply, Review, ReviewOptions, Verdict
-from gitckpt.durable.phases.review.state import KEY, CycleState
+from gitckpt.durable.phases.review.cycle import (
+    AgentReply,
+    GitCommits,
+    ReviewOptions,
+    ReviewRunner,
+    ReviewVerdict,
+)
+from gitckpt.durable.phases.review.state import KEY, ReviewState
 from tests.conftest import Checkout
 from tests.durable.conftest import Killed
 
@@ -54,7 +60,7 @@ class Actor:
         self.calls: list[tuple[str, str | None, dict[str, str]]] = []
         self.dies_in = 0
 
-    def ask(self, prompt: str, session: str | None, env: Mapping[str, str]) -> Reply:
+    def ask_agent(self, prompt: str, session: str | None, env: Mapping[str, str]) -> AgentReply:
         self.calls.append((prompt, session, dict(env)))
         if prompt not in self.prompts:
             self.prompts.append(prompt)
@@ -64,7 +70,7 @@ class Actor:
             self.checkout.write(name, text[: len(text) // 2] if dies else text)
         if dies:
             raise Killed
-        return Reply(turn.ok, turn.problem, turn.text, turn.cost, turn.session)
+        return AgentReply(turn.ok, turn.problem, turn.text, turn.cost, turn.session)
 
 
 class Memory:
@@ -108,9 +114,9 @@ class Memory:
         return [message for message, _ in self.notes]
 
     @property
-    def cycle(self) -> CycleState:
+    def cycle(self) -> ReviewState:
         """The newest recorded state."""
-        return CycleState.from_state(self.recorded[-1][KEY])
+        return ReviewState.from_state_table(self.recorded[-1][KEY])
 
 
 class Bench:
@@ -126,13 +132,13 @@ class Bench:
         self.tasks: list[str | None] = []
         self.commands: list[str] = []
 
-    def go(self, **options: Any) -> Verdict:
+    def go(self, **options: Any) -> ReviewVerdict:
         """Start or resume the review; named options replace the others."""
         chosen = ReviewOptions(
             **{**{name: getattr(self.options, name) for name in ReviewOptions.__slots__}, **options}
         )
-        commits = Commits(os.fspath(self.checkout.path))
-        review = Review(
+        commits = GitCommits(os.fspath(self.checkout.path))
+        review = ReviewRunner(
             self.journal,
             self.coder,
             self.reviewer,
@@ -145,9 +151,11 @@ class Bench:
         )
         return review.run_cycles()
 
-    def resume(self, state: CycleState | dict[str, Any] | None = None, **options: Any) -> Verdict:
+    def resume(
+        self, state: ReviewState | dict[str, Any] | None = None, **options: Any
+    ) -> ReviewVerdict:
         """Resume in a new process, from the newest record or from another state."""
-        table = state.to_state() if isinstance(state, CycleState) else state
+        table = state.to_state_table() if isinstance(state, ReviewState) else state
         self.journal = Memory({KEY: table} if table is not None else self.journal.recorded[-1])
         return self.go(**options)
 

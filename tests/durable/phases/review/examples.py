@@ -13,22 +13,22 @@ from gitckpt.durable.phases.review.state import (
     PHASES,
     STATUSES,
     STILL_PRESENT,
-    CycleState,
     ReviewFinding,
     ReviewReport,
+    ReviewState,
     Verification,
 )
 from gitckpt.model import times
 
-EMPTY = CycleState()
+EMPTY = ReviewState()
 
 
-def without_more(state: CycleState) -> dict[str, Any]:
+def without_more(state: ReviewState) -> dict[str, Any]:
     """Return a state as a table with the keys of quasar's own checkpoint."""
-    return {key: value for key, value in state.to_state().items() if key != MORE}
+    return {key: value for key, value in state.to_state_table().items() if key != MORE}
 
 
-MID_CYCLE = CycleState(
+MID_CYCLE = ReviewState(
     phase_id="login",
     nebula_name="Users",
     created_at="2026-03-01T04:16:02.408934Z",
@@ -57,7 +57,7 @@ MID_CYCLE = CycleState(
     report=ReviewReport("low", "high", True, "not yet"),
 )
 
-MANY_CYCLES = CycleState(
+MANY_CYCLES = ReviewState(
     created_at="2026-02-28T23:16:02.000000Z",
     git_sha="c3" * 20,
     task_bead_id="login-1",
@@ -95,7 +95,7 @@ def _reports() -> st.SearchStrategy[ReviewReport | None]:
 
 
 STATES = st.builds(
-    CycleState,
+    ReviewState,
     phase_id=_TEXTS,
     nebula_name=_TEXTS,
     created_at=st.just("") | st.integers(0, 4 * 10**15).map(times.to_text),

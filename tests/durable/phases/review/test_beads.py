@@ -12,8 +12,8 @@ import pytest
 from gitckpt import UsageError
 from gitckpt.durable.command.execution import EXIT, TIMEOUT, CommandResult
 from gitckpt.durable.phases.review import phase
-from gitckpt.durable.phases.review.phase import Beads
-from gitckpt.durable.phases.review.state import FIXED, CycleState, ReviewFinding
+from gitckpt.durable.phases.review.phase import BeadsTracker
+from gitckpt.durable.phases.review.state import FIXED, ReviewFinding, ReviewState
 from tests.cli.test_review import Pair, pair
 from tests.durable.phases.review.examples import MID_CYCLE
 from tests.durable.stage import Stage, stage
@@ -70,11 +70,11 @@ class Tracker:
         self.issues[f"bd-9.{len(self.issues) + 1}"] = words[2]
         return ended(0), json.dumps({"id": f"bd-9.{len(self.issues)}"}).encode()
 
-    def file(self, *findings: ReviewFinding, **state: object) -> CycleState:
-        filing = phase.IssueFiling(
-            Beads("bd-9", "ckpt-20270115-080000-x", self.call), self.said.append
+    def file(self, *findings: ReviewFinding, **state: object) -> ReviewState:
+        filing = phase.IssueCreator(
+            BeadsTracker("bd-9", "ckpt-20270115-080000-x", self.call), self.said.append
         )
-        return filing.file(replace(CycleState(all_findings=findings), **state))  # type: ignore[arg-type]
+        return filing.create_missing_issues(replace(ReviewState(all_findings=findings), **state))  # type: ignore[arg-type]
 
 
 def ended(code: int, tail: str = "", by: str = EXIT) -> CommandResult:
@@ -129,15 +129,18 @@ class TestOfFindings:
         assert tracker.lines == []
 
     def test_what_quasar_had_made_stays_and_is_not_made_again(self) -> None:
-        table = {**MID_CYCLE.to_state(), "child_bead_ids": ["q-1.1"]}
+        table = {**MID_CYCLE.to_state_table(), "child_bead_ids": ["q-1.1"]}
         del table["more"]
-        found = CycleState.from_state(table)
+        found = ReviewState.from_state_table(table)
         tracker = Tracker()
         filed = tracker.file(
             *found.all_findings, ONE, beads=found.beads, child_bead_ids=found.child_bead_ids
         )
         assert filed.child_bead_ids == ("q-1.1", "bd-9.1")
-        assert CycleState.from_state(json.loads(json.dumps(filed.to_state()))).beads == filed.beads
+        assert (
+            ReviewState.from_state_table(json.loads(json.dumps(filed.to_state_table()))).beads
+            == filed.beads
+        )
 
     def test_a_long_one_is_cut(self) -> None:
         tracker = Tracker()
@@ -289,4 +292,4 @@ class TestReview:
         assert (done.code, done.err.splitlines()[0]) == (2, "error: '../x' is not an issue id")
         assert stage.runs() == []
         with pytest.raises(UsageError):
-            phase.parse_options(lambda name: {"title": "x", "epic": "-x"}.get(name, ""))
+            phase.parse_review_options(lambda name: {"title": "x", "epic": "-x"}.get(name, ""))

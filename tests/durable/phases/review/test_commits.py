@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from gitckpt import CommitRefused
-from gitckpt.durable.phases.review.cycle import ANCESTOR, DIVERGED, SAME, UNKNOWN, Commits
+from gitckpt.durable.phases.review.cycle import ANCESTOR, DIVERGED, SAME, UNKNOWN, GitCommits
 from tests.conftest import Checkout
 
 
 @pytest.fixture
-def commits(checkout: Checkout) -> Commits:
-    return Commits(os.fspath(checkout.path))
+def commits(checkout: Checkout) -> GitCommits:
+    return GitCommits(os.fspath(checkout.path))
 
 
 def hook(checkout: Checkout, name: str, text: str) -> None:
@@ -24,7 +24,7 @@ def hook(checkout: Checkout, name: str, text: str) -> None:
     path.chmod(0o755)
 
 
-def test_all_that_changed_is_committed(checkout: Checkout, commits: Commits) -> None:
+def test_all_that_changed_is_committed(checkout: Checkout, commits: GitCommits) -> None:
     checkout.commit(gone="x", changed="x")
     checkout.write(".gitignore", "*.log\n")
     checkout.write("changed", "y")
@@ -32,7 +32,7 @@ def test_all_that_changed_is_committed(checkout: Checkout, commits: Commits) -> 
     checkout.write("a.log", "ignored")
     (checkout.path / "gone").unlink()
     sha = commits.commit("t-1", 2, "Add a login\nand more", " (lint fix)")
-    assert sha == commits.read_head() == checkout.git("rev-parse", "HEAD")
+    assert sha == commits.read_head_commit() == checkout.git("rev-parse", "HEAD")
     assert checkout.git("log", "-1", "--format=%B").strip() == "t-1/cycle-2: Add a login (lint fix)"
     assert checkout.git("show", "--name-status", "--format=", "HEAD").splitlines() == [
         "A\t.gitignore",
@@ -43,7 +43,7 @@ def test_all_that_changed_is_committed(checkout: Checkout, commits: Commits) -> 
     assert checkout.git("status", "--porcelain") == ""
 
 
-def test_where_nothing_changed_head_is_returned(checkout: Checkout, commits: Commits) -> None:
+def test_where_nothing_changed_head_is_returned(checkout: Checkout, commits: GitCommits) -> None:
     before = checkout.git("rev-parse", "HEAD")
     assert commits.commit("t-1", 1, "Add a login") == before
     assert checkout.git("rev-parse", "HEAD") == before
@@ -58,7 +58,7 @@ def test_where_nothing_changed_head_is_returned(checkout: Checkout, commits: Com
         ("", "t-1/cycle-1:"),
     ],
 )
-def test_the_subject(checkout: Checkout, commits: Commits, title: str, subject: str) -> None:
+def test_the_subject(checkout: Checkout, commits: GitCommits, title: str, subject: str) -> None:
     checkout.write("new", "z")
     commits.commit("t-1", 1, title)
     assert checkout.git("log", "-1", "--format=%s") == subject
@@ -66,9 +66,9 @@ def test_the_subject(checkout: Checkout, commits: Commits, title: str, subject: 
 
 def test_the_first_commit_of_an_unborn_branch(make_checkout: object) -> None:
     checkout: Checkout = make_checkout()  # type: ignore[operator]
-    commits = Commits(os.fspath(checkout.path))
+    commits = GitCommits(os.fspath(checkout.path))
     assert (
-        commits.read_head(),
+        commits.read_head_commit(),
         commits.commit("t-1", 1, "Add it"),
         commits.compare_to_head(""),
     ) == (
@@ -84,7 +84,7 @@ def test_the_first_commit_of_an_unborn_branch(make_checkout: object) -> None:
 def test_hooks_of_the_user_run_with_the_variables_that_are_given(checkout: Checkout) -> None:
     hook(checkout, "pre-commit", 'echo "$CKPT_RUN" >ran')
     checkout.write("new", "z")
-    Commits(os.fspath(checkout.path), {"CKPT_RUN": "20270115-080001-login"}).commit(
+    GitCommits(os.fspath(checkout.path), {"CKPT_RUN": "20270115-080001-login"}).commit(
         "t-1", 1, "Add it"
     )
     assert (checkout.path / "ran").read_text() == "20270115-080001-login\n"
@@ -92,7 +92,7 @@ def test_hooks_of_the_user_run_with_the_variables_that_are_given(checkout: Check
 
 @pytest.mark.parametrize("stream", ["1", "2"])
 def test_a_hook_that_refuses_is_an_error_for_people(
-    checkout: Checkout, commits: Commits, stream: str
+    checkout: Checkout, commits: GitCommits, stream: str
 ) -> None:
     hook(checkout, "pre-commit", f"echo 'no tabs, please' >&{stream}; exit 3")
     before = checkout.git("rev-parse", "HEAD")
@@ -106,7 +106,7 @@ def test_a_hook_that_refuses_is_an_error_for_people(
 
 
 def test_without_an_identity_the_cure_is_named(
-    checkout: Checkout, commits: Commits, sealed: Path
+    checkout: Checkout, commits: GitCommits, sealed: Path
 ) -> None:
     (sealed / ".gitconfig").write_text("[user]\n    useConfigOnly = true\n")
     checkout.write("new", "z")
@@ -122,7 +122,7 @@ def test_without_an_identity_the_cure_is_named(
     )
 
 
-def test_what_cannot_be_staged(checkout: Checkout, commits: Commits) -> None:
+def test_what_cannot_be_staged(checkout: Checkout, commits: GitCommits) -> None:
     git_dir = Path(checkout.git("rev-parse", "--absolute-git-dir"))
     (git_dir / "index.lock").touch()
     checkout.write("new", "z")
@@ -130,7 +130,7 @@ def test_what_cannot_be_staged(checkout: Checkout, commits: Commits) -> None:
         commits.commit("t-1", 1, "Add it")
 
 
-def test_relation(checkout: Checkout, commits: Commits) -> None:
+def test_relation(checkout: Checkout, commits: GitCommits) -> None:
     first = checkout.git("rev-parse", "HEAD")
     second = checkout.commit("second")
     assert [commits.compare_to_head(each) for each in (second, first)] == [SAME, ANCESTOR]

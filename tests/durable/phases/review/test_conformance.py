@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from gitckpt import AgentFailed, Diverged, InvalidCheckpoint, MaxCyclesReached
-from gitckpt.durable.phases.review.state import KEY, PHASES, VERSION, CycleState, ReviewFinding
+from gitckpt.durable.phases.review.state import KEY, PHASES, VERSION, ReviewFinding, ReviewState
 from gitckpt.model import toml
 from tests.conftest import Checkout
 from tests.durable.phases.review.acting import APPROVED, REJECTED, Actor, Bench, Memory, Turn
@@ -31,18 +31,18 @@ def bench(main_checkout: Checkout) -> Bench:
     )
 
 
-def left_in(bench: Bench, phase: str) -> CycleState:
+def left_in(bench: Bench, phase: str) -> ReviewState:
     """Return the state of a review when it first enters a phase."""
     bench.go()
-    states = [CycleState.from_state(table[KEY]) for table in bench.journal.recorded]
+    states = [ReviewState.from_state_table(table[KEY]) for table in bench.journal.recorded]
     return next(each for each in states if each.phase == phase)
 
 
 @pytest.mark.parametrize(
     "state", [EMPTY, MID_CYCLE, MANY_CYCLES], ids=["empty", "mid-cycle", "many cycles"]
 )
-def test_qsr_01_round_trip(state: CycleState) -> None:
-    assert CycleState.from_state(toml.loads(toml.dumps(state.to_state()))) == state
+def test_qsr_01_round_trip(state: ReviewState) -> None:
+    assert ReviewState.from_state_table(toml.loads(toml.dumps(state.to_state_table()))) == state
 
 
 def test_qsr_02_version_and_time(bench: Bench) -> None:
@@ -56,7 +56,10 @@ def test_qsr_02_version_and_time(bench: Bench) -> None:
 def test_qsr_03_findings_come_back() -> None:
     found = (ReviewFinding("critical", "it's\nbroken", 2), ReviewFinding("", "", 0))
     state = replace(EMPTY, findings=found, all_findings=found)
-    assert CycleState.from_state(toml.loads(toml.dumps(without_more(state)))).all_findings == found
+    assert (
+        ReviewState.from_state_table(toml.loads(toml.dumps(without_more(state)))).all_findings
+        == found
+    )
 
 
 def test_qsr_04_every_transition_is_recorded(bench: Bench) -> None:
@@ -72,8 +75,8 @@ def test_qsr_05_each_record_is_whole(bench: Bench) -> None:
     """A review can continue from each record."""
     bench.go()
     for table in bench.journal.recorded:
-        state = CycleState.from_state(table[KEY])
-        assert state.to_state() == table[KEY]
+        state = ReviewState.from_state_table(table[KEY])
+        assert state.to_state_table() == table[KEY]
 
 
 def test_qsr_06_without_a_record_it_begins(bench: Bench) -> None:
@@ -101,7 +104,7 @@ class TestQsr07Validation:
     def test_qsr_07_a_version_a_cycle_and_a_phase_that_cannot_be(
         self, bench: Bench, key: str, value: int, said: str
     ) -> None:
-        table = {**left_in(bench, "reviewing").to_state(), key: value}
+        table = {**left_in(bench, "reviewing").to_state_table(), key: value}
         del table["more"]
         with pytest.raises(InvalidCheckpoint) as caught:
             bench.resume(table)
@@ -159,7 +162,7 @@ class TestQsr09Resume:
 class TestQsr10Worker:
     def test_qsr_10_what_is_invalid_is_refused_and_kept(self, bench: Bench) -> None:
         """The plan removes an invalid file and restarts; here the file is kept."""
-        table = {**left_in(bench, "coding").to_state(), "cycle": "one"}
+        table = {**left_in(bench, "coding").to_state_table(), "cycle": "one"}
         with pytest.raises(InvalidCheckpoint):
             bench.resume(table)
         assert bench.journal.state == {KEY: table}

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from gitckpt import AgentFailed, PhaseOptions, Progress, Run, Store
-from gitckpt.durable.phases.review.cycle import Commits, Review, Verdict
-from gitckpt.durable.phases.review.state import KEY, CycleState, make_finding_id
+from gitckpt.durable.phases.review.cycle import GitCommits, ReviewRunner, ReviewVerdict
+from gitckpt.durable.phases.review.state import KEY, ReviewState, make_finding_id
 from tests.conftest import Checkout
 from tests.durable.conftest import Killed, die, go_on, labels
 from tests.durable.phases.review.acting import APPROVED, REJECTED, Actor, Bench, Memory, Turn
@@ -54,16 +54,18 @@ def changing_task(bench: Bench) -> Callable[[], str | None]:
     return lambda: "Add a login by mail" if bench.journal.state[KEY]["cycle"] >= 2 else None
 
 
-def go(bench: Bench, journal: Memory) -> Verdict:
+def go(bench: Bench, journal: Memory) -> ReviewVerdict:
     bench.journal = journal
-    commits = Commits(os.fspath(bench.checkout.path))
+    commits = GitCommits(os.fspath(bench.checkout.path))
     how = {
         "tell": bench.said.append,
         "shell": bench.shell,
         "refactor": changing_task(bench),
         "clock": lambda: 1_800_000_000_000_000,
     }
-    return Review(journal, bench.coder, bench.reviewer, commits, bench.options, **how).run_cycles()
+    return ReviewRunner(
+        journal, bench.coder, bench.reviewer, commits, bench.options, **how
+    ).run_cycles()
 
 
 @pytest.fixture
@@ -89,7 +91,7 @@ def story(bench: Bench) -> list[tuple[str, str]]:
     ]
 
 
-def undisturbed(checkout: Checkout) -> tuple[Bench, Verdict]:
+def undisturbed(checkout: Checkout) -> tuple[Bench, ReviewVerdict]:
     bench = made(checkout)
     return bench, go(bench, Memory())
 
@@ -273,7 +275,7 @@ def work_of(run: Run, bench: Bench, dies_after: int = 0) -> Callable[[], str]:
         checkout = Checkout(Path(run.path), bench.checkout.main)
         bench.coder.checkout = bench.reviewer.checkout = bench.checkout = checkout
         journal = Recorder(run, dies_after)
-        commits = Commits(run.path)
+        commits = GitCommits(run.path)
         bench.journal = journal
         how = {
             "tell": bench.said.append,
@@ -282,7 +284,7 @@ def work_of(run: Run, bench: Bench, dies_after: int = 0) -> Callable[[], str]:
             "clock": lambda: 1_800_000_000_000_000,
         }
         assert (
-            Review(journal, bench.coder, bench.reviewer, commits, bench.options, **how)
+            ReviewRunner(journal, bench.coder, bench.reviewer, commits, bench.options, **how)
             .run_cycles()
             .approved
         )
@@ -296,7 +298,7 @@ def goes_on_to_the_same_end(store: Store, run: Run, bench: Bench, copy_of: Check
     expected, _ = undisturbed(copy_of)
     with go_on(store, run.id) as again:
         head = again.phase("review", work_of(again, bench), conduct=RESET)
-        assert CycleState.from_state(again.state[KEY]) == expected.journal.cycle
+        assert ReviewState.from_state_table(again.state[KEY]) == expected.journal.cycle
     assert head == copy_of.git("rev-parse", "HEAD")
     assert labels(store, run.id).count("review-progress") == MILESTONES
 

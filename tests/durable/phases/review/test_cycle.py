@@ -16,8 +16,8 @@ from gitckpt.durable.phases.review.state import (
     PHASES,
     WITHOUT_FILTERING,
     WITHOUT_LINTING,
-    CycleState,
     ReviewFinding,
+    ReviewState,
 )
 from gitckpt.formats.systems.quasar import parse_cycle
 from gitckpt.model import toml
@@ -53,7 +53,7 @@ KEYS = [
 
 def table(**changes: Any) -> dict[str, Any]:
     """Return the table of a state with changes; None removes a key."""
-    whole = {**MID_CYCLE.to_state(), **changes}
+    whole = {**MID_CYCLE.to_state_table(), **changes}
     return {key: value for key, value in whole.items() if value is not None}
 
 
@@ -61,28 +61,28 @@ class TestTable:
     @pytest.mark.parametrize(
         "state", [EMPTY, MID_CYCLE, MANY_CYCLES], ids=["empty", "mid-cycle", "many cycles"]
     )
-    def test_it_comes_back(self, state: CycleState) -> None:
-        assert CycleState.from_state(state.to_state()) == state
+    def test_it_comes_back(self, state: ReviewState) -> None:
+        assert ReviewState.from_state_table(state.to_state_table()) == state
 
     @given(STATES)
-    def test_any_comes_back_by_way_of_json_and_of_a_checkpoint(self, state: CycleState) -> None:
-        assert CycleState.from_state(json.loads(json.dumps(state.to_state()))) == state
+    def test_any_comes_back_by_way_of_json_and_of_a_checkpoint(self, state: ReviewState) -> None:
+        assert ReviewState.from_state_table(json.loads(json.dumps(state.to_state_table()))) == state
         types: dict[str, str] = {}
-        document = toml.dump_state({"review": state.to_state()}, types)
+        document = toml.dump_state({"review": state.to_state_table()}, types)
         assert types == {}
-        assert CycleState.from_state(tomllib.loads(document)["state"]["review"]) == state
+        assert ReviewState.from_state_table(tomllib.loads(document)["state"]["review"]) == state
 
     def test_it_begins_with_the_nineteen_keys_then_the_findings_then_more(self) -> None:
-        assert list(MID_CYCLE.to_state()) == [*KEYS, "findings", "all_findings", "more"]
+        assert list(MID_CYCLE.to_state_table()) == [*KEYS, "findings", "all_findings", "more"]
 
     def test_findings_are_as_quasar_has_them(self) -> None:
-        assert MID_CYCLE.to_state()["all_findings"] == [
+        assert MID_CYCLE.to_state_table()["all_findings"] == [
             {"severity": "minor", "description": "multi\nline — ✓ 日本", "cycle": 1},
             {"severity": "major", "description": "old", "cycle": 1},
         ]
 
     def test_without_more_what_quasar_knows_comes_back(self) -> None:
-        state = CycleState.from_state(table(more=None))
+        state = ReviewState.from_state_table(table(more=None))
         assert replace(state, last_cycle_sha="") == replace(
             MID_CYCLE,
             all_findings=tuple(replace(each, status="found") for each in MID_CYCLE.all_findings),
@@ -95,19 +95,20 @@ class TestTable:
 
     def test_the_status_of_a_finding_that_was_edited_is_not_kept(self) -> None:
         edited = [
-            {**each, "description": "edited"} for each in MID_CYCLE.to_state()["all_findings"]
+            {**each, "description": "edited"} for each in MID_CYCLE.to_state_table()["all_findings"]
         ]
         assert [
-            each.status for each in CycleState.from_state(table(all_findings=edited)).all_findings
+            each.status
+            for each in ReviewState.from_state_table(table(all_findings=edited)).all_findings
         ] == ["found", "found"]
 
     def test_what_quasar_would_read_as_zero_may_be_missing(self) -> None:
-        assert CycleState.from_state({"version": 1, "cycle": 1, "phase": 2}) == CycleState(
+        assert ReviewState.from_state_table({"version": 1, "cycle": 1, "phase": 2}) == ReviewState(
             cycle=1, max_cycles=0, phase="coding"
         )
 
     def test_a_number_without_a_fraction_is_a_number(self) -> None:
-        assert CycleState.from_state(table(total_cost_usd=3)).total_cost_usd == 3.0
+        assert ReviewState.from_state_table(table(total_cost_usd=3)).total_cost_usd == 3.0
 
     @pytest.mark.parametrize(
         ("changes", "said"),
@@ -136,7 +137,7 @@ class TestTable:
     )
     def test_what_cannot_be_is_refused_by_name(self, changes: dict[str, Any], said: str) -> None:
         with pytest.raises(InvalidCheckpoint) as caught:
-            CycleState.from_state(table(**changes))
+            ReviewState.from_state_table(table(**changes))
         assert caught.value.message == f"state.review: {said}"
 
     @pytest.mark.parametrize(
@@ -156,7 +157,7 @@ class TestTable:
     )
     def test_what_lies_deeper_is_named_as_well(self, changes: dict[str, Any], said: str) -> None:
         with pytest.raises(InvalidCheckpoint) as caught:
-            CycleState.from_state(table(**changes))
+            ReviewState.from_state_table(table(**changes))
         assert caught.value.message == said
 
     def test_a_name_that_is_no_phase_is_refused(self) -> None:
@@ -164,17 +165,19 @@ class TestTable:
             InvalidCheckpoint,
             match=r"state\.review\.more: phase: is 'resting', not one of idle, bead_created",
         ):
-            CycleState.from_state(table(more={**MID_CYCLE.to_extra_table(), "phase": "resting"}))
+            ReviewState.from_state_table(
+                table(more={**MID_CYCLE.to_extra_table(), "phase": "resting"})
+            )
 
     def test_a_later_version_is_refused_as_such(self) -> None:
         with pytest.raises(NewerCheckpoint, match="2 is not supported"):
-            CycleState.from_state(table(version=2))
+            ReviewState.from_state_table(table(version=2))
 
     def test_something_that_is_no_table(self) -> None:
         with pytest.raises(
             InvalidCheckpoint, match=r"state\.review: is \[\] \(list\), not a table"
         ):
-            CycleState.from_state([])  # type: ignore[arg-type]
+            ReviewState.from_state_table([])  # type: ignore[arg-type]
 
 
 class TestPhases:
@@ -197,7 +200,8 @@ class TestPhases:
         tables = (PHASES, WITHOUT_FILTERING, WITHOUT_LINTING)
         assert [each.index("reviewing") for each in tables] == [6, 5, 4]
         assert [
-            CycleState.from_state(table(more=None, phase=5), numbers=each).phase for each in tables
+            ReviewState.from_state_table(table(more=None, phase=5), numbers=each).phase
+            for each in tables
         ] == [
             "filtering",
             "reviewing",
@@ -206,7 +210,8 @@ class TestPhases:
 
     def test_the_name_counts_more_than_the_number(self) -> None:
         assert (
-            CycleState.from_state(table(phase=4, more={"phase": "reviewing"})).phase == "reviewing"
+            ReviewState.from_state_table(table(phase=4, more={"phase": "reviewing"})).phase
+            == "reviewing"
         )
 
 
@@ -214,19 +219,19 @@ class TestStored:
     @pytest.mark.parametrize(
         "state", [EMPTY, MID_CYCLE, MANY_CYCLES], ids=["empty", "mid-cycle", "many cycles"]
     )
-    def test_it_comes_back(self, state: CycleState) -> None:
-        assert CycleState.from_state(toml.loads(toml.dumps(state.to_state()))) == state
+    def test_it_comes_back(self, state: ReviewState) -> None:
+        assert ReviewState.from_state_table(toml.loads(toml.dumps(state.to_state_table()))) == state
 
     @pytest.mark.long
     @given(STATES)
-    def test_any_comes_back(self, state: CycleState) -> None:
-        assert CycleState.from_state(toml.loads(toml.dumps(state.to_state()))) == state
+    def test_any_comes_back(self, state: ReviewState) -> None:
+        assert ReviewState.from_state_table(toml.loads(toml.dumps(state.to_state_table()))) == state
 
 
 class TestFile:
     def test_quasar_s_sample_of_hostile_strings(self) -> None:
         state = parse_cycle((SAMPLES / "mid_cycle_hostile_strings.toml").read_bytes(), "sample")
-        assert state == CycleState(
+        assert state == ReviewState(
             phase_id="finding-lifecycle",
             nebula_name="Reviewer Memory",
             created_at="2026-03-01T04:16:02.408934Z",

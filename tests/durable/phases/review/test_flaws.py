@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from gitckpt import AgentFailed, MaxCyclesReached
-from gitckpt.durable.phases.review.cycle import Reply
+from gitckpt.durable.phases.review.cycle import AgentReply
 from gitckpt.durable.phases.review.state import (
     CUT,
     FIXED,
     KEY,
     PHASES,
-    CycleState,
+    ReviewState,
     cut,
     make_finding_id,
 )
@@ -32,11 +32,11 @@ def made(checkout: Checkout, *answers: str, **options: object) -> Bench:
     return Bench(checkout, Actor(checkout, *WORK), Actor(checkout, *map(Turn, answers)), **options)
 
 
-def states(bench: Bench) -> list[CycleState]:
-    return [CycleState.from_state(table[KEY]) for table in bench.journal.recorded]
+def states(bench: Bench) -> list[ReviewState]:
+    return [ReviewState.from_state_table(table[KEY]) for table in bench.journal.recorded]
 
 
-def in_phase(bench: Bench, phase: str) -> CycleState:
+def in_phase(bench: Bench, phase: str) -> ReviewState:
     return next(each for each in states(bench) if each.phase == phase)
 
 
@@ -118,7 +118,7 @@ def test_q05_every_phase_has_a_place_to_go_on(
 
 def test_q05_idle_begins_the_first_cycle(main_checkout: Checkout) -> None:
     bench = made(main_checkout, APPROVED)
-    assert bench.resume(CycleState(phase="idle")).cycles == 1
+    assert bench.resume(ReviewState(phase="idle")).cycles == 1
     assert bench.log()[1:] == ["t-1/cycle-1: Add a login"]
 
 
@@ -138,7 +138,7 @@ class TestQ06:
     def test_q06_even_where_quasar_left_it_out(self, main_checkout: Checkout, phase: str) -> None:
         bench = made(main_checkout, APPROVED)
         bench.go()
-        bench.resume(CycleState.from_state(without_more(in_phase(bench, phase))))
+        bench.resume(ReviewState.from_state_table(without_more(in_phase(bench, phase))))
         assert bench.journal.cycle.cycle_commits == (main_checkout.git("rev-parse", "HEAD"),)
 
     def test_q06_what_quasar_had_not_committed_yet_is_committed(
@@ -148,7 +148,7 @@ class TestQ06:
         bench.go()
         state = in_phase(bench, "code_complete")
         main_checkout.git("reset", "--quiet", state.git_sha)
-        bench.resume(CycleState.from_state(without_more(state)))
+        bench.resume(ReviewState.from_state_table(without_more(state)))
         assert bench.log()[1:] == ["t-1/cycle-1: Add a login"]
         assert bench.journal.cycle.cycle_commits == (main_checkout.git("rev-parse", "HEAD"),)
 
@@ -156,13 +156,13 @@ class TestQ06:
         bench = made(main_checkout, APPROVED)
         bench.go()
         state = replace(in_phase(bench, "review_complete"), cycle_commits=("c1",))
-        assert CycleState.from_state(without_more(state)).last_cycle_sha == ""
+        assert ReviewState.from_state_table(without_more(state)).last_cycle_sha == ""
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "/tmp/x", "a/b", ".", "", "nul\0"])
 def test_q07_names_of_phases_and_nebulas_name_no_file(main_checkout: Checkout, name: str) -> None:
     bench = made(main_checkout, APPROVED)
-    assert bench.resume(CycleState(phase="bead_created", phase_id=name, nebula_name=name)).approved
+    assert bench.resume(ReviewState(phase="bead_created", phase_id=name, nebula_name=name)).approved
     assert (bench.journal.cycle.phase_id, bench.journal.cycle.nebula_name) == (name, name)
     assert main_checkout.git("ls-files").splitlines() == ["README", "work"]
 
@@ -186,7 +186,7 @@ class TestQ08:
             bench.go()
         state = bench.journal.cycle
         assert state.findings[0].description == f"[filter:vet] {'日本語' * 1000}{CUT}"
-        assert CycleState.from_state(toml.loads(toml.dumps(state.to_state()))) == state
+        assert ReviewState.from_state_table(toml.loads(toml.dumps(state.to_state_table()))) == state
 
     def test_q08_half_a_character_from_an_agent_is_replaced(self, main_checkout: Checkout) -> None:
         bench = made(main_checkout, APPROVED)
@@ -195,7 +195,7 @@ class TestQ08:
         bench.go()
         state = bench.journal.cycle
         assert state.coder_output == "ok \ufffd\ufffd"
-        assert CycleState.from_state(toml.loads(toml.dumps(state.to_state()))) == state
+        assert ReviewState.from_state_table(toml.loads(toml.dumps(state.to_state_table()))) == state
 
 
 def test_q09_nothing_is_written_beside_the_journal(main_checkout: Checkout, tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_q10_each_cycle_stays_in_the_history(main_checkout: Checkout) -> None:
 
 def test_q11_after_a_resume_only_what_is_left_is_shared_out(main_checkout: Checkout) -> None:
     bench = made(main_checkout, APPROVED, max_cycles=3, max_budget_usd=6.0)
-    state = CycleState(
+    state = ReviewState(
         phase="coding", cycle=3, max_cycles=3, total_cost_usd=5.0, max_budget_usd=6.0
     )
     bench.resume(state)
@@ -238,7 +238,7 @@ class TestMissing:
         state = [each for each in states(bench) if each.phase == "resolving_issues"][1]
         assert state.all_findings[0].status == FIXED
         bench.coder.calls.clear()
-        bench.resume(json.loads(json.dumps(state.to_state())))
+        bench.resume(json.loads(json.dumps(state.to_state_table())))
         assert "two" in bench.coder.calls[0][0]
         assert "one" not in bench.coder.calls[0][0]
 
@@ -263,4 +263,4 @@ class TestMissing:
 
     def test_the_number_of_a_phase_is_that_of_quasar_today(self) -> None:
         assert [PHASES.index(each) for each in ("reviewing", "approved", "error")] == [6, 9, 10]
-        assert Reply(ok=True).text == ""
+        assert AgentReply(ok=True).text == ""

@@ -5,9 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gitckpt.durable.phases.review import cycle
-from gitckpt.durable.phases.review.state import CUT, FIXED, STILL_PRESENT, CycleState, ReviewFinding
+from gitckpt.durable.phases.review.state import (
+    CUT,
+    FIXED,
+    STILL_PRESENT,
+    ReviewFinding,
+    ReviewState,
+)
 
-FIRST = CycleState(task_bead_id="t-1", task_title="Add a login", cycle=1)
+FIRST = ReviewState(task_bead_id="t-1", task_title="Add a login", cycle=1)
 OLD, NEW = (
     ReviewFinding("minor", "an old one", 1, STILL_PRESENT),
     ReviewFinding("major", "a new one", 2),

@@ -18,15 +18,15 @@ from gitckpt import (
     Progress,
     Struggling,
 )
-from gitckpt.durable.phases.review.cycle import Verdict
+from gitckpt.durable.phases.review.cycle import ReviewVerdict
 from gitckpt.durable.phases.review.state import (
     FIXED,
     FOUND,
     KEY,
     STILL_PRESENT,
-    CycleState,
     ReviewFinding,
     ReviewReport,
+    ReviewState,
     make_finding_id,
 )
 from tests.conftest import Checkout
@@ -58,7 +58,7 @@ def rejected(*words: str) -> list[str]:
 def test_approved_in_the_first_cycle(main_checkout: Checkout) -> None:
     bench = made(main_checkout, APPROVED)
     base = main_checkout.git("rev-parse", "HEAD")
-    assert bench.go() == Verdict(True, 1, 0.5, (), DONE)
+    assert bench.go() == ReviewVerdict(True, 1, 0.5, (), DONE)
     head = main_checkout.git("rev-parse", "HEAD")
     assert bench.journal.messages == [
         "cycle 0: bead_created",
@@ -90,7 +90,9 @@ def test_rejected_then_approved(main_checkout: Checkout) -> None:
         f"VERIFICATION:\nFINDING_ID: {make_finding_id('major', 'no test')}\n"
         f"STATUS: fixed\n\n{APPROVED}",
     )
-    assert bench.go() == Verdict(True, 2, 1.0, (ReviewFinding("major", "no test", 1, FIXED),), DONE)
+    assert bench.go() == ReviewVerdict(
+        True, 2, 1.0, (ReviewFinding("major", "no test", 1, FIXED),), DONE
+    )
     assert bench.log() == ["first", "t-1/cycle-1: Add a login", "t-1/cycle-2: Add a login"]
     assert bench.journal.cycle.cycle_commits == tuple(
         main_checkout.git("rev-list", "--reverse", "HEAD").splitlines()[1:]
@@ -107,7 +109,7 @@ def test_max_cycles(main_checkout: Checkout) -> None:
     assert caught.value.message == "not approved after 2 cycles, which is the limit"
     assert (caught.value.exit_code, caught.value.status) == (20, "failed")
     findings = (ReviewFinding("major", "one", 1), ReviewFinding("major", "two", 2))
-    assert caught.value.result == Verdict(
+    assert caught.value.result == ReviewVerdict(
         False,
         2,
         1.0,
@@ -157,7 +159,7 @@ class TestBudget:
         bench = made(main_checkout, APPROVED, max_budget_usd=0.25)
         with pytest.raises(BudgetExceeded):
             bench.go()
-        assert bench.resume(max_budget_usd=1.0) == Verdict(True, 1, 0.5, (), DONE)
+        assert bench.resume(max_budget_usd=1.0) == ReviewVerdict(True, 1, 0.5, (), DONE)
         assert len(bench.coder.calls) == 1
 
     def test_exceeded_after_the_reviewer(self, main_checkout: Checkout) -> None:
@@ -327,7 +329,7 @@ class TestLint:
     def test_a_fix_replaces_the_commit_of_the_cycle(self, main_checkout: Checkout) -> None:
         turns = (Turn("Done.", {"work": "bad\n"}), Turn("Fixed.", {"work": "good\n"}))
         bench = made(main_checkout, APPROVED, coder=turns, lint=self.LINT)
-        assert bench.go() == Verdict(True, 1, 0.75, (), DONE)
+        assert bench.go() == ReviewVerdict(True, 1, 0.75, (), DONE)
         assert bench.log()[1:] == [
             "t-1/cycle-1: Add a login",
             "t-1/cycle-1: Add a login (lint fix)",
@@ -400,7 +402,7 @@ class TestFilters:
             main_checkout, APPROVED, filters={"style": "true", "vet": "cat work; grep -q 2 work"}
         )
         found = ReviewFinding("critical", "[filter:vet] 1", 1, FIXED)
-        assert bench.go() == Verdict(True, 2, 0.75, (found,), DONE)
+        assert bench.go() == ReviewVerdict(True, 2, 0.75, (found,), DONE)
         assert len(bench.reviewer.calls) == 1
         assert bench.journal.messages[3:6] == [
             "cycle 1: filtering",
@@ -460,7 +462,7 @@ def test_what_belongs_to_one_cycle_is_gone_in_the_next(main_checkout: Checkout) 
     said = f"VERIFICATION:\nFINDING_ID: f-1\nSTATUS: fixed\n\n{REJECTED.format('one')}"
     bench = made(main_checkout, said, APPROVED, filters={"vet": "grep -q [23] work"}, max_cycles=4)
     bench.go()
-    states = [CycleState.from_state(table[KEY]) for table in bench.journal.recorded]
+    states = [ReviewState.from_state_table(table[KEY]) for table in bench.journal.recorded]
     ends = [
         (each.filter_check_name, each.filter_output, len(each.verifications))
         for each in states
@@ -552,7 +554,7 @@ class TestStruggle:
         with pytest.raises(Struggling):
             bench.go()
         bench.coder.turns = (WORK[0], WORK[2])  # asked the same again, it answers something else
-        assert bench.resume() == Verdict(
+        assert bench.resume() == ReviewVerdict(
             True,
             3,
             1.0,
@@ -614,7 +616,7 @@ def test_after_an_error_of_which_only_quasar_knows_the_cycle_is_done_again(
     main_checkout: Checkout,
 ) -> None:
     bench = made(main_checkout, APPROVED)
-    table = CycleState(phase="error", cycle=2).to_state()
+    table = ReviewState(phase="error", cycle=2).to_state_table()
     del table["more"]
     assert bench.resume(table).cycles == 2
     assert bench.log()[1:] == ["t-1/cycle-2: Add a login"]

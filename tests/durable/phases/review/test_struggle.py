@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gitckpt.durable.phases.review import cycle as stall
-from gitckpt.durable.phases.review.state import CycleState, ReviewFinding
+from gitckpt.durable.phases.review.state import ReviewFinding, ReviewState
 
 BUG = "the same bug keeps coming back over and over"
 
@@ -27,7 +27,7 @@ def findings(*descriptions: str, cycle: int = 2) -> tuple[ReviewFinding, ...]:
     ],
 )
 def test_repeats(history: tuple[str, ...], count: int) -> None:
-    assert stall.count_repeats(history) == count
+    assert stall.count_repeated_failures(history) == count
 
 
 @pytest.mark.parametrize(
@@ -46,10 +46,10 @@ def test_likeness(one: str, other: str, alike: float) -> None:
 
 def test_overlap_is_with_earlier_cycles_only() -> None:
     current = findings(BUG, "something else")
-    state = CycleState(cycle=2, findings=current, all_findings=(*findings(BUG, cycle=1), *current))
+    state = ReviewState(cycle=2, findings=current, all_findings=(*findings(BUG, cycle=1), *current))
     assert stall.measure_struggle(state).overlap == 0.5
     assert (
-        stall.measure_struggle(CycleState(cycle=2, findings=current, all_findings=current)).overlap
+        stall.measure_struggle(ReviewState(cycle=2, findings=current, all_findings=current)).overlap
         == 0.0
     )
     assert stall.measure_overlap((), current) == 0.0
@@ -67,8 +67,8 @@ def test_overlap_is_with_earlier_cycles_only() -> None:
 )
 def test_burn(cycle: int, cycles: int, cost: float, budget: float, burn: float) -> None:
     assert (
-        stall.compare_cost(
-            CycleState(cycle=cycle, max_cycles=cycles, total_cost_usd=cost, max_budget_usd=budget)
+        stall.compare_cost_to_share(
+            ReviewState(cycle=cycle, max_cycles=cycles, total_cost_usd=cost, max_budget_usd=budget)
         )
         == burn
     )
@@ -105,9 +105,9 @@ STUCK = {
     ],
 )
 def test_reason(said: dict[str, object], reason: str) -> None:
-    assert stall.explain_struggle(CycleState(**said)) == reason  # type: ignore[arg-type]
+    assert stall.explain_struggle(ReviewState(**said)) == reason  # type: ignore[arg-type]
 
 
 def test_all_signs_together_are_one() -> None:
-    assert stall.StruggleSigns(9, 1.0, 9.0).score == pytest.approx(1.0)
-    assert stall.StruggleSigns().score == 0
+    assert stall.StruggleSigns(9, 1.0, 9.0).struggle_score == pytest.approx(1.0)
+    assert stall.StruggleSigns().struggle_score == 0
