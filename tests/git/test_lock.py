@@ -16,17 +16,17 @@ ROOT = Path(__file__).parents[2]
 
 HOLD = """
 import sys
-from gitckpt.git.lock import Lock
-with Lock(sys.argv[1], 60) as got:
+from gitckpt.git.lock import FileLock
+with FileLock(sys.argv[1], 60) as got:
     print(got, flush=True)
     sys.stdin.readline()
 """
 
 COUNT = """
 import sys
-from gitckpt.git.lock import Lock
+from gitckpt.git.lock import FileLock
 for _ in range(100):
-    with Lock(sys.argv[1], 60) as got:
+    with FileLock(sys.argv[1], 60) as got:
         assert got
         with open(sys.argv[2]) as file:
             number = int(file.read())

@@ -163,8 +163,8 @@ class TestRun:
     def test_works_without_standard_streams(self) -> None:
         script = (
             "import os\nfor fd in (0, 1, 2): os.close(fd)\n"
-            "from gitckpt.git.process import run\n"
-            "done = run(['sh', '-c', 'cat; echo err >&2'], data=b'in')\n"
+            "from gitckpt.git.process import run_program\n"
+            "done = run_program(['sh', '-c', 'cat; echo err >&2'], data=b'in')\n"
             "os._exit(0 if (done.code, done.out, done.err) == (0, b'in', b'err\\n') else 1)\n"
         )
         subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)

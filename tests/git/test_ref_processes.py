@@ -107,18 +107,19 @@ class TestProcesses:
     def test_control_c_spares_the_long_lived_processes(self, main_checkout: Checkout) -> None:
         script = (
             "import os, signal, sys\n"
-            "from gitckpt.git.refs import Refs, Update\n"
-            "from gitckpt.git.repository import discover\n"
-            "repository = discover(sys.argv[1])\n"
+            "from gitckpt.git.refs import Refs, RefUpdate\n"
+            "from gitckpt.git.repository import discover_repository\n"
+            "repository = discover_repository(sys.argv[1])\n"
             "refs = Refs(repository)\n"
-            "head = refs.read('refs/heads/main')\n"
-            "refs.update([Update('refs/checkpoints/a', head, '')])\n"
+            "head = refs.read_ref('refs/heads/main')\n"
+            "refs.apply_updates([RefUpdate('refs/checkpoints/a', head, '')])\n"
             "try:\n"
             "    os.killpg(0, signal.SIGINT)\n"
             "    signal.pause()\n"
             "except KeyboardInterrupt:\n"
             "    pass\n"
-            "refs.update([Update('refs/checkpoints/b', refs.read('refs/checkpoints/a'), '')])\n"
+            "head = refs.read_ref('refs/checkpoints/a')\n"
+            "refs.apply_updates([RefUpdate('refs/checkpoints/b', head, '')])\n"
         )
         subprocess.run(
             [sys.executable, "-c", script, str(main_checkout.path)],

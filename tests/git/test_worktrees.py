@@ -22,10 +22,10 @@ ROOT = Path(__file__).parents[2]
 
 MAKE_AND_REMOVE = """
 import sys
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.git.worktree import administration
 top, name = sys.argv[1:]
-repository = discover(top)
+repository = discover_repository(top)
 for number in range(6):
     path = f"{top}-{name}-{number}"
     administration.run_git(repository, "add", "--no-checkout", "--detach", path)

@@ -251,7 +251,7 @@ def test_a_git_that_dies_within_the_transaction_makes_no_run_of_ours_foreign(
 
 KILLED = """
 import os, sys
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.store.checkpoints import Checkpoints
 path, at = sys.argv[1], int(sys.argv[2])
 count = 0
@@ -265,7 +265,7 @@ def hear(event, args):
             os.kill(os.getpid(), 9)
 
 sys.addaudithook(hear)
-with Checkpoints(discover(path), adapter="plumbing") as store:
+with Checkpoints(discover_repository(path), adapter="plumbing") as store:
     first = store.record("a-started", {"n": 1}, start="r")
     for _ in range(3):
         store.record("a-complete", run=first.run)

@@ -315,7 +315,7 @@ def test_each_kind_of_scratch_is_swept() -> None:
     kinds = {
         kind
         for source in SOURCES.values()
-        for kind in re.findall(r"\.scratch\(\"(.+?)\"\)", source)
+        for kind in re.findall(r"\.scratch_path\(\"(.+?)\"\)", source)
     }
     assert {"index", "objects"} <= kinds
     assert kinds <= set(sweep._PRIVATE)

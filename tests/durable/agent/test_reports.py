@@ -659,7 +659,6 @@ def test_line_too_long_for_a_message_is_text(
 
 def test_only_the_end_of_a_long_answer_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "KEPT", 10)
-    monkeypatch.setattr(reports, "KEPT", 10)
     assert read("text", "0123456789" * 7 + "abc", 4)[1].text == "3456789abc"
     assert read("claude", lines(claude_result(result="0123456789abc")))[1].text == "3456789abc"
 

@@ -233,10 +233,10 @@ class TestReading:
         main_checkout.write("gitckpt.toml", settings.settings_template())
         code = (
             "import sys; from gitckpt.store.config import settings; "
-            "from gitckpt.git.repository import discover\n"
+            "from gitckpt.git.repository import discover_repository\n"
         )
         code += (
-            "settings.read_settings(discover(sys.argv[1])); "
+            "settings.read_settings(discover_repository(sys.argv[1])); "
             "print('gitckpt.store.config.lines' in sys.modules)"
         )
         command = [sys.executable, "-c", code, str(main_checkout.path)]

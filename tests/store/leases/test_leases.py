@@ -103,9 +103,9 @@ def test_a_lease_that_was_given_back_is_taken_with_the_next_token(desk: Leases) 
 def test_the_lease_of_a_dead_process_is_taken_over(desk: Leases, plain: Store) -> None:
     script = (
         "import os, sys; sys.path.insert(0, sys.argv[1])\n"
-        "from gitckpt.git.repository import discover\n"
+        "from gitckpt.git.repository import discover_repository\n"
         "from gitckpt.store.checkpoints import Checkpoints\n"
-        "store = Checkpoints(discover(sys.argv[2]), adapter='plumbing')\n"
+        "store = Checkpoints(discover_repository(sys.argv[2]), adapter='plumbing')\n"
         "store.leases.acquire_lease(sys.argv[3], 'the dead one')\nos.kill(os.getpid(), 9)\n"
     )
     done = subprocess.run(

@@ -28,9 +28,9 @@ from tests.stores import common_dir, open_store
 SPACE = "refs/keep/ckpt/".rstrip("/")
 RECORD = """
 import sys
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.store.checkpoints import Checkpoints
-with Checkpoints(discover(sys.argv[1]), adapter="plumbing") as store:
+with Checkpoints(discover_repository(sys.argv[1]), adapter="plumbing") as store:
     for _ in range(int(sys.argv[2])):
         store.record("at-once", {"n": 1})
 """

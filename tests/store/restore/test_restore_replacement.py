@@ -272,10 +272,10 @@ os.execv(sys.executable, [sys.executable, "-c", sys.argv[1], *sys.argv[2:]])
 """
 RESTORE = """
 import sys
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.store import Store
-with Store(Checkpoints(discover(sys.argv[1]), adapter="plumbing")) as store:
+with Store(Checkpoints(discover_repository(sys.argv[1]), adapter="plumbing")) as store:
     store.restore(sys.argv[2])
 """
 

@@ -461,7 +461,7 @@ class TestLeasesOfNoRun:
 EXPIRE = """
     from gitckpt.model.policy import Policy
     from gitckpt.store.retention import expiry
-    expiry.expire(store, Policy(runs_older_than=0))
+    expiry.expire_checkpoints(store, Policy(runs_older_than=0))
 """
 SHARES, STRIDE = 4, 3
 """How many tests share the kill positions, and the stride within a share."""

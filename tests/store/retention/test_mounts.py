@@ -146,8 +146,8 @@ def test_what_is_mounted_while_a_directory_is_deleted_stays(
     place = main_checkout.path / "top" / "b" / "c" / "d"
     place.mkdir(parents=True)
     late = (
-        "from gitckpt.git.files import mounts, private_dirs; mounts.list_below = lambda *_: []; "
-        "private_dirs.remove('top')"
+        "from gitckpt.git.files import mounts, private_dirs; mounts.list_mounts = lambda *_: []; "
+        "private_dirs.delete_directory('top')"
     )
     for depth in (place, place.parent, place.parent.parent, place.parent.parent.parent):
         depth.mkdir(parents=True, exist_ok=True)

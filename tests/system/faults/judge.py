@@ -73,11 +73,11 @@ The data is derived from checkpoints, and is written after them.
 
 _LATER = f"""
 import sys, time
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 now, now_ns = time.time, time.time_ns
 time.time, time.time_ns = lambda: now() + {LATER}, lambda: now_ns() + {LATER} * 10**9
-from gitckpt.store.retention.maintenance import maintain
-maintain(discover(sys.argv[1]))
+from gitckpt.store.retention.maintenance import run_maintenance
+run_maintenance(discover_repository(sys.argv[1]))
 """
 
 _UNWRITTEN = "ckpt/unwritten-*"

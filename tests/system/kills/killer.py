@@ -19,7 +19,7 @@ from tests.store.conftest import ROOT
 
 OPEN = """
 import os, sys
-from gitckpt.git.repository import discover
+from gitckpt.git.repository import discover_repository
 from gitckpt.store.worktrees import resumption
 from gitckpt.store.checkpoints import Checkpoints
 path, *args = sys.argv[1:]
@@ -42,7 +42,7 @@ def counted(*names):
 
 if "KILL_AT" in os.environ:
     os.replace = counted  # each object that we write ourselves
-with Checkpoints(discover(path), adapter="plumbing") as store:
+with Checkpoints(discover_repository(path), adapter="plumbing") as store:
 """
 
 WRAPPER = """\

@@ -24,10 +24,11 @@ from tests.system.kills.killer import Killer, opened
 pytestmark = pytest.mark.long
 
 RECORD = """
-    first = store.record("a-started", {"n": 1}, worktree=store.capture(), start="r")
+    first = store.record("a-started", {"n": 1}, worktree=store.capture_worktree(), start="r")
     print(first.id, flush=True)
     open(path + "/more", "w").write("more")
-    print(store.record("a-complete", worktree=store.capture(), run=first.run).id, flush=True)
+    files = store.capture_worktree()
+    print(store.record("a-complete", worktree=files, run=first.run).id, flush=True)
 """
 LINES = """
     import subprocess
@@ -43,7 +44,7 @@ REMOVE = """
     print(store.remove(args), flush=True)
 """
 RESUME = """
-    print(resumption.resume(store, store.read(store.find("latest"))).path, flush=True)
+    print(resumption.resume_checkpoint(store, store.read(store.find_id("latest"))).path, flush=True)
 """
 
 
@@ -54,7 +55,7 @@ def killer(tmp_path: Path) -> Killer:
 
 INSTALL = """
     from gitckpt.store.hooks import installation
-    installation.install(store.repository, version=(2, 39))
+    installation.install_hooks(store.repository, version=(2, 39))
 """
 
 

@@ -27,16 +27,16 @@ RECORD_ON = """
     while True:
         n += 1
         open(path + "/draft", "w").write(f"{os.getpid()} {n}")
-        print(store.record("a-complete", {"n": n}, worktree=store.capture() if n % 2 else None, \
-run=args[0]).id, flush=True)
+        print(store.record("a-complete", {"n": n}, \
+worktree=store.capture_worktree() if n % 2 else None, run=args[0]).id, flush=True)
 """
 REMOVE_ON = """
     n = 0
     while True:
         n += 1
         open(path + "/draft", "w").write(f"{os.getpid()} {n}")
-        made = [store.record("b-complete", {"n": n}, worktree=store.capture(), run=args[0]).id \
-for _ in range(2)]
+        made = [store.record("b-complete", {"n": n}, run=args[0], \
+worktree=store.capture_worktree()).id for _ in range(2)]
         store.record("b-complete", {})
         print(*made, flush=True)
         store.remove(made)
@@ -46,7 +46,7 @@ RESUME_ON = """
     n = 0
     while True:
         n += 1
-        print(resumption.resume(store, store.read(args[0]), \
+        print(resumption.resume_checkpoint(store, store.read(args[0]), \
 os.path.join(args[1], f"{os.getpid()}-{n}")).path, flush=True)
 """
 

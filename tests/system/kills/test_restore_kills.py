@@ -23,11 +23,12 @@ RESTORE = """
     from gitckpt.store.restore import restorer
     id_, *paths = [word for word in args if not word.startswith("--")]
     options = {word[2:].replace("-", "_"): True for word in args if word.startswith("--")}
-    restorer.restore(store, store.read(id_), [path.encode() for path in paths], **options)
+    paths = [path.encode() for path in paths]
+    restorer.restore_checkpoint(store, store.read(id_), paths, **options)
 """
 STEP = """
     from gitckpt.store.restore import restorer
-    getattr(restorer, args[0])(store)
+    getattr(restorer, args[0] + "_restore")(store)
 """
 
 each_share = pytest.mark.parametrize("share", range(SHARES))

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.long
 
 RESUME = """
     from gitckpt.store.worktrees import resumption
-    resumption.resume(store, store.read(args[0]))
+    resumption.resume_checkpoint(store, store.read(args[0]))
 """
 
 
