@@ -1,0 +1,176 @@
+"""`git ckpt guard`, `watch` and `rescue` keep work that other programs destroy."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gitckpt import Store
+from tests.cli.conftest import PROJECT, Ckpt, Spawn
+from tests.conftest import Checkout
+
+
+def test_guard_saves_runs_and_passes_the_exit_code(spawn: Spawn, checkout: Checkout) -> None:
+    checkout.write("draft.txt", "draft\n")
+    done = spawn("guard", "--", "git", "clean", "-fdq", at=checkout)
+    assert done.code == 0
+    assert not (checkout.path / "draft.txt").exists()
+    with Store.open(checkout.path) as store:
+        saved = store.list()[0]
+        assert f"undo with: git ckpt restore {saved.id[:8]}" in done.err
+        assert saved.message == "before: git clean -fdq"
+        store.restore(saved.id)
+    assert (checkout.path / "draft.txt").read_text() == "draft\n"
+    assert spawn("guard", "--", "sh", "-c", "exit 7", at=checkout).code == 7
+    assert spawn("guard", "--", "no-such-program", at=checkout).code == 127
+
+
+def test_guard_passes_signals_and_standard_streams(spawn: Spawn, checkout: Checkout) -> None:
+    killed = spawn("guard", "--", "sh", "-c", "kill -TERM $$", at=checkout)
+    assert killed.code == -signal.SIGTERM
+    echoed = spawn("guard", "--", "cat", at=checkout, stdin="text")
+    assert echoed.out == "text"
+
+
+def test_guard_never_blocks_a_command(spawn: Spawn, main_checkout: Checkout) -> None:
+    main_checkout.write(".git/HEAD", f"{'1' * 40}\n")
+    done = spawn("guard", "--", "echo", "done", at=main_checkout)
+    assert (done.code, done.out) == (0, "done\n")
+    assert "warning: the files were not captured" in done.err
+
+
+def test_outside_of_a_repository_guard_only_runs_the_command(spawn: Spawn, tmp_path: Path) -> None:
+    done = spawn("guard", "--", "echo", "done", at=tmp_path)
+    assert (done.code, done.out, done.err) == (0, "done\n", "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_function_guards_destructive_git_commands(
+    spawn: Spawn, checkout: Checkout, git_ckpt: Path, shell: str
+) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    functions = spawn("guard", "--shell", shell, "--rm", at=checkout).out
+    checkout.write("draft.txt", "draft\n")
+    checkout.write("other.txt", "other\n")
+    script = f"{functions}\ngit status --short\ngit clean -fdq draft.txt\nrm other.txt\n"
+    done = subprocess.run(
+        [shell, "-c", script], cwd=checkout.path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert "?? draft.txt" in done.stdout
+    with Store.open(checkout.path) as store:
+        assert [entry.message for entry in store.list()] == [
+            "before: rm other.txt",
+            "before: git clean -fdq draft.txt",
+        ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["guard"],
+        ["guard", "--shell", "tcsh"],
+        ["guard", "--rm", "--", "ls"],
+        ["guard", "--shell", "bash", "--", "ls"],
+        ["watch", "--every", "0s"],
+        ["watch", "--", "no-such-program"],
+        ["rescue", "--into", "there"],
+        ["rescue", "no-such-worktree"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_calls_are_refused(ckpt: Ckpt, checkout: Checkout, words: list[str]) -> None:
+    done = ckpt(*words, at=checkout)
+    assert done.code != 0
+    assert done.err.startswith("error: ")
+
+
+def test_watch_records_when_files_settle(checkout: Checkout) -> None:
+    script = "import time\nfor n in range(3):\n open(f'file{n}', 'w').write('x')\n"
+    script += " time.sleep(0.1)\ntime.sleep(3)\nopen('last', 'w').write('x')\nraise SystemExit(5)"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "gitckpt", "watch", "--every", "1s", "--"),
+            *(sys.executable, "-c", script),
+        ],
+        cwd=checkout.path,
+        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 5
+    with Store.open(checkout.path) as store:
+        entries = store.list()[::-1]
+        assert [entry.label for entry in entries] == [
+            *("watch-started", "watch-progress", "watch-complete"),
+        ]
+        assert [store.changed_files(entries)[entry.id] for entry in entries] == [0, 3, 4]
+
+
+def test_watch_without_a_command_ends_with_a_checkpoint(checkout: Checkout) -> None:
+    watch = subprocess.Popen(
+        [sys.executable, "-m", "gitckpt", "watch", "--every", "30s"],
+        cwd=checkout.path,
+        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        stderr=subprocess.PIPE,
+    )
+    assert watch.stderr is not None
+    assert watch.stderr.readline().startswith(b"saved the files as ")
+    checkout.write("draft.txt", "draft\n")
+    time.sleep(0.5)
+    watch.send_signal(signal.SIGINT)
+    watch.communicate()
+    assert watch.returncode == 130
+    with Store.open(checkout.path) as store:
+        newest = store.list()[0]
+        assert newest.label == "watch-complete"
+        assert b"draft.txt" in store.diff_commit(newest.id)
+
+
+def test_rescue_brings_back_a_worktree_that_vanished(
+    ckpt: Ckpt, main_checkout: Checkout, tmp_path: Path
+) -> None:
+    other = tmp_path / "agent-1"
+    main_checkout.git("worktree", "add", "-q", "-b", "agent", str(other))
+    (other / "draft.txt").write_text("draft\n")
+    assert ckpt("rescue", at=main_checkout).out == ""
+    with Store.open(main_checkout.path) as store:
+        from gitckpt.store.store import checkpoints_of_store
+        from gitckpt.store.worktrees import rescue
+
+        assert rescue.capture_linked(checkpoints_of_store(store)) == []
+        assert rescue.capture_linked(checkpoints_of_store(store)) == []
+    shutil.rmtree(other)
+    main_checkout.git("worktree", "prune")
+    lost = json.loads(ckpt("rescue", "--json", at=main_checkout).out)["worktrees"]
+    assert [(entry["name"], entry["changed"]) for entry in lost] == [("agent-1", 1)]
+    line = ckpt("rescue", at=main_checkout).out.split("\t")
+    assert (line[0], line[4]) == ("agent-1", "files of agent-1\n")
+    place = tmp_path / "back"
+    done = ckpt("rescue", "agent-1", "--into", str(place), at=main_checkout)
+    assert done.out == f"{place}\n"
+    assert (place / "draft.txt").read_text() == "draft\n"
+
+
+def test_rescue_names_what_it_could_not_capture(main_checkout: Checkout, tmp_path: Path) -> None:
+    other = tmp_path / "broken"
+    main_checkout.git("worktree", "add", "-q", "--detach", str(other))
+    (other / "README").write_text("changed\n")
+    git_dir = main_checkout.path / ".git/worktrees/broken"
+    (git_dir / "HEAD").write_text(f"{'1' * 40}\n")
+    with Store.open(main_checkout.path) as store, contextlib.suppress(FileNotFoundError):
+        from gitckpt.store.store import checkpoints_of_store
+        from gitckpt.store.worktrees import rescue
+
+        problems = rescue.capture_linked(checkpoints_of_store(store))
+        assert [str(other) in problem for problem in problems] == [True]

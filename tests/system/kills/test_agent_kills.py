@@ -1,0 +1,94 @@
+"""A hook of an agent, a guard and `watch` may be killed at any write; the next one works."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.agents.hook_calls import SESSION, bash, call_hook
+from tests.conftest import Checkout
+from tests.store.conftest import require_runs, require_whole
+from tests.system.kills.killer import Killer, opened
+from tests.system.kills.test_kill_at_git_calls import SHARES, Copies, positions
+
+pytestmark = pytest.mark.long
+
+HOOK = """
+    import json
+    from gitckpt.agents import events, turns
+    event = events.parse(json.loads(args[0]) | {"cwd": path})
+    made = turns.record(event)
+    print(made.id if made is not None else "", flush=True)
+"""
+GUARD = """
+    from gitckpt.agents import guards
+    from gitckpt.store.store import Store
+    os.chdir(path)
+    made = guards.guard(Store(store), "git reset --hard && git stash drop")
+    print(made.id, flush=True)
+"""
+
+each_share = pytest.mark.parametrize("share", range(SHARES))
+
+
+@pytest.fixture
+def killer(tmp_path: Path) -> Killer:
+    return Killer(tmp_path / "killer")
+
+
+@pytest.fixture
+def copies(main_checkout: Checkout, tmp_path: Path) -> Copies:
+    return Copies(main_checkout, tmp_path / "copy")
+
+
+@each_share
+@pytest.mark.parametrize("event", ["UserPromptSubmit", "PreToolUse", "Stop"])
+def test_a_hook_may_be_killed_at_every_write(
+    main_checkout: Checkout, copies: Copies, killer: Killer, event: str, share: int
+) -> None:
+    if event != "UserPromptSubmit":
+        call_hook("UserPromptSubmit", main_checkout, prompt="one")
+    main_checkout.write("draft.txt", "draft\n")
+    payload = {"hook_event_name": event, "session_id": SESSION, "prompt": "two", **bash("make")}
+    for at in positions(share):
+        checkout = copies.make()
+        survived, reported = killer.run(at, HOOK, str(checkout.path), json.dumps(payload))
+        found = require_whole(checkout)
+        assert set(reported) <= found.keys()
+        require_runs(checkout, found)
+        call_hook(event, checkout, prompt="two", **bash("make"))
+        call_hook("Stop", checkout)
+        with opened(checkout) as store:
+            entries = store.list()
+            assert entries[0].label.endswith("-complete")
+            assert len({entry.run for entry in entries}) == 1
+            assert b"draft.txt" in store.diff_commit(entries[0].id)
+        require_runs(checkout, require_whole(checkout))
+        assert list((checkout.path / ".git").rglob("*.lock")) == []
+        if survived:
+            assert at > 8
+            return
+
+
+@each_share
+def test_a_guard_may_be_killed_at_every_write(
+    main_checkout: Checkout, copies: Copies, killer: Killer, share: int
+) -> None:
+    main_checkout.write("README", "stashed\n")
+    main_checkout.git("stash")
+    main_checkout.write("draft.txt", "draft\n")
+    for at in positions(share):
+        checkout = copies.make()
+        survived, reported = killer.run(at, GUARD, str(checkout.path))
+        assert set(reported) <= require_whole(checkout).keys()
+        again, ids = killer.run(10**9, GUARD, str(checkout.path))
+        assert again
+        with opened(checkout) as store:
+            (guarded,) = ids or [store.list()[0].id]
+            assert b"draft.txt" in store.diff_commit(guarded)
+        require_whole(checkout)
+        if survived:
+            assert at > 8
+            return
