@@ -1,4 +1,4 @@
-"""Handle a call of a client's hook: JSON on standard input, JSON on standard output.
+"""Answer a call of a client's hook: JSON on standard input and output.
 
 The exit status is always 0 and the output always a JSON object: by another status or text, clients
 refuse tools, repeat turns or drop prompts. Errors go to the log of the repository.
@@ -24,11 +24,15 @@ def run(client: str) -> None:
     is_off = os.environ.get("GITCKPT_SKIP", "0") not in ("", "0") or os.environ.get("CKPT_RUN")
     answer: dict[str, object] = {}
     try:
-        if not is_off:
+        if not is_off and sys.stdin is not None:
             answer = _answer(client)
-    finally:
+    except BaseException:  # noqa: BLE001 - also Ctrl-C, which is for the agent
+        answer = {}
+    try:
         sys.stdout.write(f"{json.dumps(answer)}\n")
         sys.stdout.flush()
+    except (OSError, AttributeError):
+        return  # the client no longer reads
 
 
 def _answer(client: str) -> dict[str, object]:
@@ -50,17 +54,29 @@ def _answer(client: str) -> dict[str, object]:
 
         _log(event, error_log.format_traceback(error))
         return {}
+    if event.kind in (events.STOP, events.END):
+        _maintain(event)
     is_guard = checkpoint is not None and event.kind == events.TOOL
     return _advice(event, checkpoint) if checkpoint is not None and is_guard else {}
 
 
 def _advice(event: HookEvent, checkpoint: Checkpoint) -> dict[str, object]:
-    """Return the answer that tells the agent, and not the user, how to undo its command."""
+    """Return the answer that tells the agent how to undo its command."""
     if event.client != "claude":  # no other client is known to take a text before a tool
         return {}
     short = checkpoint.id[:8]
     text = f"gitckpt saved the files as {short}; undo the command with: git ckpt restore {short}"
+    if checkpoint.worktree is not None and checkpoint.worktree.degraded:
+        text = f"gitckpt could not save the files: {checkpoint.worktree.degraded}"
     return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "additionalContext": text}}
+
+
+def _maintain(event: HookEvent) -> None:
+    """Start maintenance in the background if it is due."""
+    from gitckpt import hook
+    from gitckpt.git.repository import open_repository
+
+    hook.maintain_if_due(open_repository(event.directory, by_variables=False), lambda: None)
 
 
 def _log(event: HookEvent, sentence: str) -> None:

@@ -84,7 +84,7 @@ class HookClient:
         return os.path.join(os.path.expanduser("~"), self.user_file)
 
     def installed(self, text: str | None, path: str) -> str:
-        """Return the content of the settings with hooks; `text` is None for a missing file."""
+        """Return the settings with hooks; `text` is None for a missing file."""
         if not self.events:
             return _PLUGIN
         command = f"{settings_file.COMMAND} {self.name}"
@@ -161,7 +161,7 @@ def read(path: str) -> str | None:
 
 
 def write(path: str, text: str | None) -> None:
-    """Replace a settings file atomically, with its mode and through links; None deletes it."""
+    """Replace a settings file atomically and through links; None deletes it."""
     target = os.path.realpath(path)
     try:
         if text is None:

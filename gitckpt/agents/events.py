@@ -1,4 +1,4 @@
-"""Read the JSON that a client sends to its hooks; all of it is data, none of it is trusted.
+"""Read the JSON that a client sends to its hooks, as untrusted data.
 
 The field names are those of Claude Code 2.1, Codex 0.17, Gemini CLI 0.61 and of the plugin that
 `git ckpt agent install` writes for opencode.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 MAX_INPUT = 16 << 20  # bytes; a larger input is no event of a hook
-MAX_PROMPT = 10_000  # characters of a prompt or command that are stored
+MAX_STORED = 10_000  # characters of a prompt or command that are stored
 
 PROMPT, TOOL, STOP, END = "prompt", "tool", "stop", "end"
 
@@ -54,7 +54,7 @@ class HookEvent:
 
 
 def read(source: BinaryIO) -> Mapping[str, object] | None:
-    """Return the JSON object on standard input; None if it is too large or no JSON object."""
+    """Return the JSON object in `source`; None if it is too large or malformed."""
     data = source.read(MAX_INPUT + 1)
     if len(data) > MAX_INPUT:
         return None
@@ -78,8 +78,8 @@ def parse(payload: Mapping[str, object], client: str = "") -> HookEvent | None:
     directory = _text(payload, "cwd")
     if kind is None or not session or not os.path.isabs(directory) or "\0" in directory:
         return None
-    if payload.get("agent_id"):  # the turn of a subagent belongs to that of its agent
-        return None
+    if payload.get("agent_id") and kind != TOOL:
+        return None  # the turn of a subagent belongs to that of its agent
     tool = _text(payload, "tool_name")
     command = None
     tool_input = payload.get("tool_input")
@@ -90,7 +90,7 @@ def parse(payload: Mapping[str, object], client: str = "") -> HookEvent | None:
         client or _client(payload, name),
         session[:200],
         directory,
-        prompt=_text(payload, "prompt")[:MAX_PROMPT],
+        prompt=_text(payload, "prompt"),
         tool=tool,
         command=command,
         transcript=_text(payload, "transcript_path") or None,
@@ -99,11 +99,15 @@ def parse(payload: Mapping[str, object], client: str = "") -> HookEvent | None:
 
 
 def _command(tool_input: Mapping[str, object]) -> str | None:
-    """Return the command of a shell tool: `command` or `cmd`, a text or a list of words."""
+    """Return the command of a shell tool, a text or a list of words."""
     value = tool_input.get("command", tool_input.get("cmd"))
     if isinstance(value, list) and all(isinstance(word, str) for word in value):
         value = " ".join(value)
-    return value if isinstance(value, str) else None
+    if not isinstance(value, str):
+        return None
+    directory = tool_input.get("directory", tool_input.get("workdir"))
+    place = f"cd {directory} && " if isinstance(directory, str) and directory else ""
+    return _storable(place + value)
 
 
 def _client(payload: Mapping[str, object], name: str) -> str:
@@ -117,5 +121,9 @@ def _client(payload: Mapping[str, object], name: str) -> str:
 
 def _text(payload: Mapping[str, object], key: str) -> str:
     value = payload.get(key)
+    return _storable(value) if isinstance(value, str) else ""
+
+
+def _storable(text: str) -> str:
     # A lone surrogate cannot be stored as UTF-8.
-    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else ""
+    return text.encode("utf-8", "replace").decode("utf-8")

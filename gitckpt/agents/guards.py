@@ -1,4 +1,4 @@
-"""Keep what a shell command may destroy: files, commits, and the files of other worktrees.
+"""Save the files and commits that a shell command may destroy.
 
 No list of destructive commands is complete: redirections, scripts and formatters destroy work, too.
 So every command that is not known to only read is preceded by a look at the worktree.
@@ -6,15 +6,17 @@ So every command that is not known to only read is preceded by a look at the wor
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shlex
+from collections.abc import Callable, Iterable, Sequence
 
 from gitckpt.git.objects import encoding
-from gitckpt.git.repository import Repository, open_repository
+from gitckpt.git.repository import open_repository
+from gitckpt.git.worktree import administration
 from gitckpt.model.checkpoint import GUARD, Checkpoint
 from gitckpt.model.errors import CkptError
+from gitckpt.store import error_log, secrets
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.store import Store, checkpoints_of_store
 
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
 
 # Commands without an option that writes a file or runs another command.
 _READERS = (
-    *("basename", "cat", "cmp", "cut", "date", "df", "diff", "dirname", "du", "echo", "egrep"),
-    *("false", "fgrep", "grep", "head", "id", "jobs", "less", "ls", "more", "nl", "printenv"),
+    *("basename", "cat", "cmp", "cut", "df", "diff", "dirname", "du", "echo", "egrep"),
+    *("false", "fgrep", "grep", "head", "id", "jobs", "ls", "nl", "printenv"),
     *("ps", "pwd", "readlink", "realpath", "stat", "tail", "test", "true", "tty", "type"),
     *("uname", "uptime", "wc", "which", "whoami"),
 )
@@ -36,12 +38,12 @@ _GIT_READERS = (
 )
 # A redirection, an expansion or a second command.
 _NOT_PLAIN = re.compile(r"[<>|;&`$()\n\r\\]")
-# Options of git's readers that write a file or run a program, also abbreviated.
-_WRITING = re.compile(r"--(?:ou|ext-d|textc|open|filters)|-O")
+# Options of git's readers that write a file or run a program, also abbreviated and bundled.
+_WRITING = re.compile(r"--(?:ou|op|ex|textc|filters)|-[A-Za-z]*O")
 
-_REF = re.compile(r"[^\s~^:?*\[\\\x00-\x1f\x7f]+")
 MAX_MESSAGE = 200  # characters of a message
-_MOST = 16  # worktrees that one command is searched for
+_MAX_SEARCHED = 1 << 16  # characters of a command that are searched for names
+_MOST = 16  # worktrees, and directories that a command changes to
 
 
 def only_reads(command: str) -> bool:
@@ -58,137 +60,178 @@ def only_reads(command: str) -> bool:
 
 
 def words_of(command: str) -> list[str]:
-    """Split a shell command into words, also those checkpoints_of_store of quoted commands."""
-    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
-    lexer.whitespace_split = True
+    """Split a shell command into words; a quoted command within it as well."""
+    lexer = shlex.shlex(command[:_MAX_SEARCHED], posix=True, punctuation_chars=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
     try:
         words = list(lexer)
     except ValueError:  # an unclosed quote, such as in a here-document
-        words = command.split()
-    inner = [part for word in words if any(c.isspace() for c in word) for part in word.split()]
-    return words + [part.strip("\"'();&|") for part in inner]
+        words = []
+    inner = _SEPARATORS.split(command[:_MAX_SEARCHED])
+    return list(dict.fromkeys(filter(None, [*words, *inner])))
 
 
-def worktrees_named(command: str, directory: str) -> list[str]:
-    """Return the directories named by a command that lie outside of `directory`'s worktree.
+_SEPARATORS = re.compile(r"""[\s'"`;&|()<>]+""")
 
-    Each is the top of a worktree, or of a submodule; relative words count from `directory` and
-    from the directories that the command names before (`cd ../other && rm -r src`).
+
+def protect(
+    store: Checkpoints,
+    command: str,
+    directory: str,
+    save: Callable[[str], Checkpoint | None],
+    agent: str | None = None,
+) -> Checkpoint | None:
+    """Save what a command may destroy; return the new checkpoint of this worktree.
+
+    Args:
+        command: the shell command that is about to run.
+        directory: where it runs.
+        save: records a checkpoint of the current worktree with a message; called only if the
+            worktree has changed.
+        agent: the client that runs the command; None for a person.
     """
-    own = _top_of(directory)
-    bases, tops = [directory], dict[str, None]()
-    for word in words_of(command):
-        path = os.path.expanduser(os.path.expandvars(word.rpartition("=")[2]))
-        if not path or path.startswith("-") or "\0" in path:
-            continue
-        for base in bases[:_MOST]:
-            absolute = os.path.normpath(os.path.join(base, path))
-            if not os.path.isdir(absolute):
-                absolute = os.path.dirname(absolute)
-                if "/" not in path or not os.path.isdir(absolute):
-                    continue
-            if absolute not in bases:
-                bases.append(absolute)
-            top = _top_of(absolute)
-            if top is not None and top != own:
-                tops[top] = None
-    return list(tops)[:_MOST]
-
-
-def _top_of(directory: str) -> str | None:
-    """Return the nearest directory above with a `.git`; None without one."""
-    path = os.path.realpath(directory)
-    while not os.path.lexists(os.path.join(path, ".git")):
-        parent = os.path.dirname(path)
-        if parent == path:
-            return None
-        path = parent
-    return path
+    if only_reads(command):
+        return None
+    message = secrets.mask_text(f"before: {' '.join(command.split())}")[:MAX_MESSAGE]
+    saved = None
+    is_inside = store.repository.worktree is not None
+    if is_inside and store.unchanged() is None and not store.is_clean():
+        saved = save(message)
+    for keep in (keep_commits, capture_other_worktrees):
+        try:
+            keep(store, command, directory, message, agent)
+        except (CkptError, OSError) as error:  # the current worktree is safe; the command runs
+            error_log.append_to_log(store.repository, f"guard: {type(error).__name__}: {error}")
+    return saved
 
 
 def guard(user_store: Store, command: str) -> Checkpoint | None:
     """Keep what a command may destroy that is about to run in the current directory.
 
     Returns the new checkpoint; None if the files are as in the last one, or if the command only
-    reads.
+    reads. The checkpoint has no files if the time limit passed: see `Worktree.degraded`.
     """
-    if only_reads(command):
-        return None
-    store, directory = checkpoints_of_store(user_store), os.getcwd()
-    message = f"before: {' '.join(command.split())}"[:MAX_MESSAGE]
-    keep_commits(store, command, message)
-    capture_elsewhere(store, command, directory, message)
-    if store.repository.worktree is None or store.unchanged() or store.is_clean():
-        return None
+    store = checkpoints_of_store(user_store)
+    return protect(store, command, os.getcwd(), lambda message: _save(store, message))
+
+
+def _save(store: Checkpoints, message: str, agent: str | None = None) -> Checkpoint | None:
     checkpoint_id = store.new_id()
-    limits = store.settings_reader.read_limits().within_budget()
-    details: Any = {"message": message, "trigger": GUARD, "if_changed": True, "id": checkpoint_id}
-    saved = store.save("guard-complete", {"command": command}, limits=limits, **details)
+    limits = store.settings_reader.read_limits_within_budget()
+    details: Any = {"message": message, "trigger": GUARD, "agent": agent, "id": checkpoint_id}
+    state = {"command": message.removeprefix("before: ")}
+    saved = store.save("guard-complete", state, limits=limits, if_changed=True, **details)
     return saved if saved.id == checkpoint_id else None
 
 
-def capture_elsewhere(store: Checkpoints, command: str, directory: str, message: str) -> None:
-    """Capture the changed files of the other worktrees that a command names."""
-    for top in worktrees_named(command, directory):
-        # A repository that cannot be read, or that belongs to another user, is none of an agent's.
-        with contextlib.suppress(CkptError):
-            repository = open_repository(top, by_variables=False)
-            with store.open_store_for(repository, "plumbing") as other:
-                limits = other.settings_reader.read_limits().within_budget()
-                details: Any = {"message": message, "trigger": GUARD, "if_changed": True}
-                if not other.is_clean():
-                    other.save("guard-complete", {"command": message}, limits=limits, **details)
+# Other worktrees of the repository
 
 
-# Keep commits
+def capture_other_worktrees(
+    store: Checkpoints, command: str, directory: str, message: str, agent: str | None
+) -> None:
+    """Capture the changed files of the other worktrees that a command may touch."""
+    own = store.repository.worktree
+    tops = [top for _, top in administration.list_worktrees(store.repository)]
+    main = administration.main_worktree(store.repository)
+    others = [top for top in [*tops, *([main] if main else [])] if top != own]
+    for top in worktrees_named(command, directory, others, own)[:_MOST]:
+        repository = open_repository(top, by_variables=False)
+        with store.open_store_for(repository, "plumbing") as other:
+            if not other.is_clean():
+                _save(other, message, agent)
 
-_DELETING = ("-d", "-D", "--delete", "-f", "--force", "-M", "-B", "-C")
-_PRUNING = ("expire", "delete", "gc", "prune")
+
+def worktrees_named(
+    command: str, directory: str, tops: Iterable[str], own: str | None
+) -> list[str]:
+    """Return which worktrees, given by their tops, a command may touch.
+
+    These lie inside of the worktree `own`, or at, above or below a path that the command names:
+    relative to `directory`, or to a directory named before (`cd ../other && rm -r src`). git also
+    takes the last part of a worktree's path for it.
+    """
+    existing = [top for top in tops if os.path.isdir(top)]
+    named = {top for top in existing if own is not None and top.startswith(f"{own}/")}
+    if not existing:
+        return []
+    words = words_of(command)
+    bases = [directory]
+    for word in words:
+        text = word.rpartition("=")[2] if not word.startswith("-") else word.lstrip("-C")
+        path = os.path.expanduser(os.path.expandvars(text)).rstrip("/")
+        if not path or "\0" in path:
+            continue
+        named |= {top for top in existing if top.endswith(f"/{path}")}
+        stem = path.partition("*")[0].partition("?")[0]  # `rm -rf ../wt-*`
+        for base in bases[:_MOST]:
+            absolute = os.path.realpath(os.path.join(base, path))
+            start = os.path.realpath(base) if path == "." else absolute
+            prefix = os.path.normpath(os.path.join(base, stem)) if stem != path else f"{start}/"
+            named |= {top for top in existing if f"{top}/".startswith(prefix)}
+            named |= {top for top in existing if absolute.startswith(f"{top}/")}
+            if os.path.isdir(absolute) and absolute not in bases:
+                bases.append(absolute)
+    return [top for top in existing if top in named]
 
 
-def keep_commits(store: Checkpoints, command: str, message: str, agent: str | None = None) -> None:
+# Commits
+
+# `-d`, `-D`, `-f`, `-M`, `-B`, `-C`, `--delete`, `--force` and their abbreviations and bundles.
+_DELETING = re.compile(r"-[A-Za-z]*[dDfMBC]|--(?:de|fo)")
+_PRUNING = ("expire", "delete", "drop", "gc", "prune")
+_REFS = ("--branches", "--tags", "--remotes", "--glob=refs/keep", "--glob=refs/stash")
+
+
+def keep_commits(store: Checkpoints, command: str, _: str, message: str, agent: str | None) -> None:
     """Record a checkpoint of the commits that a git command may leave without a ref.
 
-    These are the stashes before `stash drop` or `clear`, the branches and tags that are named with
-    an option that deletes or moves them, and what only reflogs have before these are pruned.
+    These are the stashes before `stash drop` or `clear`; the tips of all branches and tags before
+    an option that deletes or moves one; and what only reflogs have before these are pruned.
     """
     words = words_of(command)
     if "git" not in map(os.path.basename, words):
         return
-    git, tips = store.repository.git, []
-    if "stash" in words and not {"drop", "clear"}.isdisjoint(words):
-        tips += git.run("rev-list", "--walk-reflogs", "refs/stash", "--", ok=(0, 128)).text.split()
-    if not set(_DELETING).isdisjoint(words) or "update-ref" in words:
-        tips += filter(None, (_commit_of(store.repository, word) for word in words))
+    git, tips = store.repository.git, set[str]()
+    if "stash" in words and not {"drop", "clear", "pop"}.isdisjoint(words):
+        tips |= {*git.run("rev-list", "-g", "refs/stash", "--", ok=(0, 128)).text.split()}
+    if any(map(_DELETING.match, words)) and not {"branch", "tag", "checkout", "switch"}.isdisjoint(
+        words
+    ):
+        tips |= _list_tips(store)
+    if "update-ref" in words or "fetch" in words:
+        tips |= _list_tips(store)
     if not set(_PRUNING).isdisjoint(words):
-        refs = ("--branches", "--tags", "--remotes", "--glob=refs/keep", "--glob=refs/stash")
-        lost = git.run("rev-list", "--reflog", "--parents", "--not", *refs, ok=(0, 128)).text
-        commits = [line.split() for line in lost.splitlines()]
+        options = ("--reflog", "--parents", "--not", *_REFS)
+        lines = git.run("rev-list", *options, ok=(0, 128)).text.splitlines()
+        commits = [line.split() for line in lines]
         parents = {parent for _, *parents in commits for parent in parents}
-        tips += [oid for oid, *_ in commits if oid not in parents]
-    kept = "--glob=refs/keep/ckpt*"
-    tips = [oid for oid in dict.fromkeys(tips) if not _is_reachable(store.repository, oid, kept)]
-    if not tips:
+        tips |= {oid for oid, *_ in commits} - parents
+    _link(store, sorted(tips), message, agent)
+
+
+def _list_tips(store: Checkpoints) -> set[str]:
+    listing = store.refs.list_refs("refs/heads", "refs/tags", fields="%(objectname) %(*objectname)")
+    oids = [line.split()[-1] for line in listing.decode("ascii").splitlines() if line.split()]
+    infos = {oid: store.repository.cat_file.info(oid) for oid in dict.fromkeys(oids)}
+    return {oid for oid, info in infos.items() if info is not None and info[1] == "commit"}
+
+
+def _link(store: Checkpoints, tips: Sequence[str], message: str, agent: str | None) -> None:
+    """Record a checkpoint of commits, unless one of them has been recorded before."""
+    if len(tips) == 1:
+        kept = store.repository.git.run(
+            "rev-list", "-n1", tips[0], "--not", "--glob=refs/keep/ckpt*", ok=(0, 128)
+        )
+        if not kept.text:
+            return
+    elif not tips:
         return
     base = tips[0]
     if len(tips) > 1:
         base, items = encoding.encode_merge_commit(tips, 0, store.repository.object_format)
+        if store.repository.cat_file.info(base) is not None:
+            return  # the same tips as before
         store.objects.write(items)
     details: Any = {"message": message, "trigger": GUARD, "agent": agent, "base": base}
-    store.record("guard-complete", {"command": message, "commits": tips}, **details)
-
-
-def _commit_of(repository: Repository, name: str) -> str | None:
-    """Return the commit of a local branch or tag; None for any other word."""
-    for prefix in ("refs/heads/", "refs/tags/", ""):
-        ref = prefix + name
-        if ref.startswith(("refs/heads/", "refs/tags/")) and _REF.fullmatch(ref):
-            info = repository.cat_file.info(f"{ref}^{{commit}}")
-            if info is not None:
-                return info[0]
-    return None
-
-
-def _is_reachable(repository: Repository, oid: str, refs: str) -> bool:
-    out = repository.git.run("rev-list", "--max-count=1", oid, "--not", refs, ok=(0, 128))
-    return not out.text
+    store.record("guard-complete", {"commits": [*tips]}, **details)

@@ -1,4 +1,4 @@
-"""Add hooks to the JSON settings of a client, and remove them, by editing the text.
+"""Add hooks to the JSON settings of a client, and remove them, as text.
 
 Comments, order and layout of the file stay: each hook is inserted as one stretch of text, and
 removing it restores the file byte for byte. `//` and `/* */` comments and trailing commas are
@@ -31,7 +31,7 @@ _TOKEN = re.compile(
 
 @dataclass(slots=True)
 class _Container:
-    """An object or array in the text, from its opening bracket to after its closing one."""
+    """An object or array in the text, from bracket to bracket."""
 
     path: SettingPath
     start: int
@@ -68,16 +68,18 @@ def add(text: str | None, entries: Mapping[str, Any], path: str) -> str:
 
 
 def remove(text: str, path: str) -> str | None:
-    """Return the settings without the hooks of gitckpt; None if `add` made all of the file.
+    """Return the settings without the hooks of gitckpt; None if nothing is left.
 
     Raises UsageError if the file is not JSON.
     """
     while True:
         containers = _scan(text, path)
-        own = [key for key in containers if len(key) == 3 and _is_own(text, containers[key])]
+        own = [key for key in containers if len(key) == 5 and _is_own(text, containers[key])]
         if not own:
             return text
         key: SettingPath = own[-1]
+        if len(containers[key[:-1]].children) == 1:
+            key = key[:3]  # the whole entry is of gitckpt
         while _is_only(text, containers[key[:-1]]):
             key = key[:-1]  # `add` made the array or table, too
             if not key:
@@ -91,7 +93,7 @@ def _is_own(text: str, container: _Container) -> bool:
 
 
 def _is_only(text: str, container: _Container) -> bool:
-    """Return whether a container has one child, with a line break after it: `add` made both."""
+    """Return whether `add` made a container: its one child ends with a line break."""
     end = container.children[0][2]
     return len(container.children) == 1 and text[end : container.end - 1].startswith("\n")
 
@@ -105,7 +107,7 @@ def _append(text: str, container: _Container, key: str | None, value: Any, unit:
         return f"{text[:place]},{member}{text[place:]}"
     # In a container of the user's, no line break may follow: see `_is_only`.
     place = container.start + 1
-    return text[:place] + member + (" " if text[place] == "\n" else "") + text[place:]
+    return text[:place] + member + ("\t" if text[place] == "\n" else "") + text[place:]
 
 
 def _delete(text: str, container: _Container, begin: int) -> str:
@@ -119,7 +121,7 @@ def _delete(text: str, container: _Container, begin: int) -> str:
         end = children[1][1]
     else:
         begin = container.start + 1
-        end += text.startswith(" \n", end)
+        end += text.startswith("\t\n", end)
     return text[:begin] + text[end:]
 
 
@@ -160,7 +162,7 @@ def _scan(text: str, path: str) -> dict[SettingPath, _Container]:
 
 
 def _lexemes(text: str, path: str) -> list[tuple[int, str]]:
-    """Split a document into its lexemes with their positions; check that it is an object."""
+    """Split a document into lexemes with positions; check that it is an object."""
     lexemes: list[tuple[int, str]] = []
     place = 0
     while place < len(text):

@@ -1,4 +1,4 @@
-"""Read which tools and tokens a turn used from the transcript that a client writes.
+"""Read which tools and tokens a turn used from the client's transcript.
 
 The formats are those of Claude Code 2.1, Codex 0.17 and Gemini CLI 0.61: one JSON object per line.
 """
@@ -61,13 +61,17 @@ def _lines(path: str, start: int) -> Iterator[object]:
     end = size(path)
     if not 0 <= start < end:
         return
-    with open(path, "rb") as file:
-        file.seek(max(start, end - _MAX_SIZE))
-        for line in file.read(_MAX_SIZE).splitlines():
-            try:
-                yield json.loads(line)
-            except (ValueError, RecursionError):
-                continue
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(start, end - _MAX_SIZE))
+            lines = file.read(_MAX_SIZE).splitlines()
+    except OSError:
+        return  # deleted or unreadable: the turn has no facts from it
+    for line in lines:
+        try:
+            yield json.loads(line)
+        except (ValueError, RecursionError):
+            continue
 
 
 def _parts(value: object, levels: int) -> Iterator[Mapping[str, object]]:

@@ -28,11 +28,16 @@ class Turn:
 
     @property
     def before(self) -> CheckpointInfo:
+        """The checkpoint at the begin; if that has expired, the first one that is left."""
         return self.entries[0]
 
     @property
+    def has_begin(self) -> bool:
+        return self.entries[0].status == "started"
+
+    @property
     def after(self) -> CheckpointInfo | None:
-        """The checkpoint at the end; of the next turn's begin, if this end was not recorded."""
+        """The checkpoint at the end, or at the begin of the next turn, or None."""
         last = self.entries[-1]
         return last if last.trigger == TURN and last is not self.before else self.following
 
@@ -73,7 +78,7 @@ def list_turns(store: Store, run: str | None = None, limit: int | None = None) -
 
 
 def find_session(store: Store, text: str) -> str:
-    """Return the run of a session, by its run id, a unique part of it, or the client's id.
+    """Return the run of a session by a unique part of its id, or the client's id.
 
     Raises NotFoundError or AmbiguousError.
     """
@@ -110,9 +115,13 @@ def find_turn(store: Store, text: str) -> Turn | None:
 
 
 def changed_files(store: Store, turn: Turn) -> list[ChangedFile]:
-    """Return the files that differ between begin and end of a turn; [] if that is unknown."""
+    """Return the files that a turn changed; [] if its begin or end is unknown."""
     before, after = turn.before, turn.after
-    if after is None or (before.tree, before.git_sha) == (after.tree, after.git_sha):
+    if (
+        after is None
+        or not turn.has_begin
+        or (before.tree, before.git_sha) == (after.tree, after.git_sha)
+    ):
         return []
     try:
         listing = store.diff(before.id, after.id, options=["--numstat", "-z"])

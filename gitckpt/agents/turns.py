@@ -15,6 +15,7 @@ from gitckpt.agents.guards import MAX_MESSAGE
 from gitckpt.git.repository import open_repository
 from gitckpt.model.checkpoint import GUARD, TURN, Checkpoint
 from gitckpt.model.errors import NotFoundError, RunExists
+from gitckpt.model.values import replace
 from gitckpt.store import secrets
 from gitckpt.store.checkpoints import Checkpoints
 
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
     TurnState = dict[str, Any]
     MoreDetails = Mapping[str, Any]
 
+_SECONDS_AT_END = 1.0
+
 
 def record(event: HookEvent) -> Checkpoint | None:
-    """Record what an event asks for; return the new checkpoint, or None if there is none.
+    """Record what an event asks for; return the new checkpoint, or None.
 
     Raises RepositoryError if the agent does not work in a repository.
     """
@@ -59,8 +62,9 @@ class AgentSession:
 
     def begin_turn(self) -> Checkpoint:
         turn = self._turn() + 1
-        prompt = self._event.prompt
-        state = {**self._facts(), "turn": turn, "prompt": secrets.mask_text(prompt), "guards": 0}
+        # Masked before it is cut: half a secret would no longer be recognized.
+        prompt = secrets.mask_text(self._event.prompt)[: events.MAX_STORED]
+        state = {**self._facts(), "turn": turn, "prompt": prompt, "guards": 0}
         return self._save(f"turn-{turn}-started", state, first_line(prompt) or "(no prompt)")
 
     def end_turn(self, *, is_interrupted: bool) -> Checkpoint | None:
@@ -76,22 +80,21 @@ class AgentSession:
         return self._save(f"turn-{self._turn()}-{status}", state, message)
 
     def guard(self) -> Checkpoint | None:
-        """Capture every worktree that a shell command may change, if it has changed."""
-        command = self._event.command
-        if command is None or guards.only_reads(command):
+        """Keep what a shell command may destroy; return the checkpoint of this worktree."""
+        event = self._event
+        if event.command is None:
             return None
+        return guards.protect(
+            self._store, event.command, event.directory, self._save_guard, event.client
+        )
+
+    def _save_guard(self, message: str) -> Checkpoint | None:
         state = {**self._facts(), **(self._newest.state if self._newest else {})}
         state["guards"] = _count(state.get("guards")) + 1
-        state["command"] = secrets.mask_text(command[: events.MAX_PROMPT])
-        label = f"turn-{self._turn()}-progress"
-        message = f"before: {first_line(command)}"[:MAX_MESSAGE]
-        guards.keep_commits(self._store, command, message, self._event.client)
-        guards.capture_elsewhere(self._store, command, self._event.directory, message)
-        if self._store.unchanged() or self._store.is_clean():
-            return None
+        state["command"] = secrets.mask_text(str(self._event.command))[: events.MAX_STORED]
         checkpoint_id = self._store.new_id()
         details = {"trigger": GUARD, "id": checkpoint_id, "if_changed": True}
-        saved = self._save(label, state, message, details)
+        saved = self._save(f"turn-{self._turn()}-progress", state, message, details)
         return saved if saved.id == checkpoint_id else None
 
     def _turn(self) -> int:
@@ -117,7 +120,9 @@ class AgentSession:
         store, event = self._store, self._event
         details: Any = {"trigger": TURN, "agent": event.client, "message": message, **(more or {})}
         unchanged = store.unchanged() if more is None else None
-        limits = store.settings_reader.read_limits().within_budget()
+        limits = store.settings_reader.read_limits_within_budget()
+        if event.kind == events.END:  # a client ends the hook about two seconds after its own end
+            limits = replace(limits, timeout=min(limits.timeout, _SECONDS_AT_END))
         while True:
             place: Any = {"run": self.run}
             if self.run is None:
@@ -131,7 +136,7 @@ class AgentSession:
 
 
 def first_line(text: str) -> str:
-    """Return the first line of a text as one line for people, without control characters."""
+    """Return the first line of a text, without control characters."""
     line = next(filter(None, map(str.strip, text.splitlines())), "")
     return "".join(c if c.isprintable() else " " for c in line)[:MAX_MESSAGE].strip()
 

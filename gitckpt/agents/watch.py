@@ -15,7 +15,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_INTERRUPTED = 130
+_INTERRUPTED, _NOT_RUN = 130, 126  # exit codes of a shell
+
+
+_POLL = 10.0  # seconds between two looks where the system reports no changes
 
 
 class Watch:
@@ -34,8 +37,10 @@ class Watch:
         codes: list[int] = []
 
         def run_command() -> None:
-            codes.append(process.run_attached(command, os.environ))
-            stop.set()
+            try:
+                codes.append(process.run_attached(command, os.environ))
+            finally:
+                stop.set()
 
         if command:
             threading.Thread(target=run_command, daemon=True).start()
@@ -47,7 +52,8 @@ class Watch:
                     codes.append(_INTERRUPTED)
                     break
         self._record("watch-complete")
-        return codes[0] if codes[0] >= 0 else 128 - codes[0]
+        code = codes[0] if codes else _NOT_RUN
+        return code if code >= 0 else 128 - code
 
     def _watch(self, stop: threading.Event) -> None:
         from watchfiles import DefaultFilter, watch  # takes 40 ms to import
@@ -57,11 +63,15 @@ class Watch:
         wait = round(self._quiet * 1000)
         # One batch ends when no file has changed for `step` milliseconds.
         top = self._store.repository.worktree or ""
-        for _ in watch(top, debounce=max(60_000, wait), step=wait, **options):
-            self._record("watch-progress")
+        try:
+            for _ in watch(top, debounce=max(60_000, wait), step=wait, **options):
+                self._record("watch-progress")
+        except OSError:  # such as the system's limit of watched directories
+            while not stop.wait(max(self._quiet, _POLL)):
+                self._record("watch-progress")
 
     def _record(self, label: str) -> None:
-        limits = self._store.settings_reader.read_limits().within_budget()
+        limits = self._store.settings_reader.read_limits_within_budget()
         checkpoint_id = self._store.new_id()
         details: Any = {"trigger": WATCH, "id": checkpoint_id, "if_changed": True}
         try:

@@ -123,7 +123,7 @@ def _split_entry(entry: str) -> tuple[str, str]:
 
 
 def stamp(path: str, start: int | None = None) -> str | None:
-    """Return a stamp of a file: "" if missing, None if unreadable or too young at `start`."""
+    """Return a stamp of a file: "" if missing, None if unreadable or too young."""
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -301,7 +301,11 @@ def run_attached(argv: Sequence[str], env: Mapping[str, str]) -> int:
 
 
 def replace_by(program: str, argv: Sequence[str]) -> NoReturn:
-    """Replace this process by a program, which keeps its process id, streams and environment."""
+    """Replace this process by a program, with its streams and environment."""
+    import signal  # not needed otherwise, and takes time to import
+
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these; programs inherit that
+        signal.signal(number, signal.SIG_DFL)
     os.execv(program, list(argv))  # noqa: S606 - the command of the user
 
 

@@ -25,14 +25,18 @@ RESCUE = "safety:worktree"
 PHASE = "phase"  # recorded by the driver of a run where a phase, or the run, begins or ends
 SUBMODULE = "submodule"  # recorded in a submodule's repository for a checkpoint of its superproject
 
+# Recorded by the hooks of an agent, before and after each of its turns; before a command that may
+# destroy work; and when files have changed.
+TURN, GUARD, WATCH = "turn", "guard", "watch"
+
 # Recorded within a phase: by the agent loop, by the review cycle, by the step protocol.
 LOOP, REVIEW, STEP = "loop", "review", "step"
-# Recorded by the hooks of an agent: before and after each of its turns, and before its commands.
-TURN, GUARD, WATCH = "turn", "guard", "watch"
 IMPORT = "import:"  # prefix of the trigger of imported checkpoints; the format's name follows
 
 # Checkpoints made by hooks; the default policy expires them.
 HOOK_TRIGGERS = (POST_COMMIT, POST_MERGE)
+# Triggers of checkpoints that expire by age outside of runs; a person asked for all others.
+EXPIRING = (*HOOK_TRIGGERS, GUARD, WATCH)
 
 # Triggers within a phase. These checkpoints do not determine the status of their run.
 WITHIN = (*HOOK_TRIGGERS, SAFETY, RESCUE, LOOP, REVIEW, SUBMODULE, TURN, GUARD, WATCH)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from gitckpt.model import phase, runstate, times
 from gitckpt.model.arguments import require_number, require_type
-from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, PHASE, SAFETY, SUBMODULE
+from gitckpt.model.checkpoint import EXPIRING, MANUAL, PHASE, SAFETY, SUBMODULE
 from gitckpt.model.values import dataclass
 
 HOUR = 3600 * times.MICRO
@@ -33,7 +33,7 @@ class ExpiryCandidate:
     @property
     def is_automatic(self) -> bool:
         by_agent = self.trigger == MANUAL and self.agent
-        return self.run is None and (by_agent or self.trigger in HOOK_TRIGGERS)
+        return self.run is None and (by_agent or self.trigger in EXPIRING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def decide_expiry(
 def _decide_checkpoint(
     candidate: ExpiryCandidate, policy: Policy, newest: NewestKept, now: int
 ) -> Decision:
-    is_by_hook = candidate.trigger in HOOK_TRIGGERS
+    is_by_hook = candidate.trigger in EXPIRING
     if candidate.run is not None:
         return _keep_because(candidate.id, f"belongs to the run {candidate.run}")
     if candidate.trigger == SUBMODULE:

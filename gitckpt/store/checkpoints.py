@@ -148,7 +148,7 @@ class Checkpoints:
         self, limits: Limits | None = None, beside: Beside | None = None, *, recursive: bool = True
     ) -> Worktree:
         from gitckpt.store.snapshot import capture as snapshot
-        from gitckpt.store.snapshot.limits import Limits
+        from gitckpt.store.snapshot.limits import EXCESS, Limits
 
         require_type("limits", limits, (Limits, NoneType), "a Limits")
         commit = draft.read_head(self.repository, self.objects)[0]
@@ -157,9 +157,12 @@ class Checkpoints:
         limits = limits or replace(usual, timeout=float("inf"))
         captured = snapshot.capture(self.take_private_index(), self.objects, commit, limits)
         self._parts = (commit, captured.files), captured.parts
-        is_usual = replace(limits, timeout=usual.timeout, max_total_size=None) == usual
-        self._evidence = captured.evidence if is_usual else None
         worktree = captured.worktree
+        is_usual = replace(limits, timeout=usual.timeout, max_total_size=None) == usual
+        is_usual = is_usual and not any(
+            entry.reason.startswith(EXCESS) for entry in worktree.omitted
+        )
+        self._evidence = captured.evidence if is_usual else None
         if captured.submodules and limits.submodules and recursive:
             from gitckpt.store import submodules  # imports `typing`
 
@@ -284,12 +287,15 @@ class Checkpoints:
     def record_again(
         self, unchanged: Checkpoint, label: str, state: Mapping[str, Any], **options: Any
     ) -> Checkpoint:
-        """Record a checkpoint with the files of another one, which `unchanged` returned."""
+        """Record a checkpoint with the files of the one that `unchanged` returned."""
         from gitckpt.store.snapshot import last_capture
 
-        last = last_capture.load(self.repository)
+        evidence = self._evidence
+        head = draft.read_head(self.repository, self.objects)
+        if (unchanged.git_sha, unchanged.branch) != head:
+            return self.save(label, state, **options)
         checkpoint = self.record(label, state, worktree=unchanged.worktree, **options)
-        last_capture.store(self.repository, last[1] if last is not None else None, checkpoint.id)
+        last_capture.store(self.repository, evidence, checkpoint.id)
         return checkpoint
 
     def unchanged(self) -> Checkpoint | None:
@@ -303,22 +309,32 @@ class Checkpoints:
         status = self._read_status()
         if status is None or not last_capture.is_valid(self.repository, evidence, status.output):
             return None
-        self._status = None
+        self._status, self._evidence = None, evidence
         return self._last_captured()
 
     def is_clean(self) -> bool:
-        """Return whether git shows no change of the worktree, and no operation in progress."""
-        if self.repository.operation_in_progress():
+        """Return whether branches, tags and remotes have all that a capture would save."""
+        if self.repository.operation_in_progress() or self.settings_reader.read_limits().include:
             return False
         status = self._status or self._read_status()
-        return status is not None and not status.has_changes
+        if status is None or status.has_changes:
+            return False
+        git = self.repository.git
+        if status.is_detached:  # commits of a worktree that is removed go with its reflog
+            words = ("-n1", "HEAD", "--not", "--branches", "--tags", "--remotes")
+            if git.run("rev-list", *words, ok=(0, 128)).text:
+                return False
+        # Flags of the index hide changes from git status.
+        tags = {line[:1] for line in git.run("ls-files", "-v", "-z").out.split(b"\0")}
+        return not tags & {b"h", b"s", b"m", b"S"}
 
     def _read_status(self) -> WorktreeStatus | None:
         # The capture that follows needs not ask git again.
         from gitckpt.git.worktree.index import WorktreeStatus
 
         try:
-            self._status = WorktreeStatus.read(self.repository)
+            seconds = self.settings_reader.read_limits().timeout
+            self._status = WorktreeStatus.read(self.repository, seconds)
         except GitError:
             self._status = None  # such as a filter that fails; the capture gives the reason
         return self._status

@@ -224,7 +224,7 @@ class Store:
         return resumption.resume_checkpoint(self._checkpoints, self._resolve(checkpoint), directory)
 
     def lost_worktrees(self) -> Sequence[LostWorktree]:
-        """List linked worktrees that are gone but have files in a checkpoint, newest first."""
+        """List vanished linked worktrees whose files are in a checkpoint, newest first."""
         from gitckpt.store.worktrees import rescue
 
         return rescue.list_lost(self._checkpoints)

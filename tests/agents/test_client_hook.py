@@ -98,6 +98,30 @@ def test_a_subagent_has_no_turns(checkout: Checkout) -> None:
     assert labels(checkout) == []
 
 
+def test_commands_of_a_subagent_are_guarded(checkout: Checkout) -> None:
+    checkout.write("draft.txt", "draft\n")
+    call_hook("PreToolUse", checkout, agent_id="a40e6f076b3eda946", **bash("git clean -fd"))
+    assert labels(checkout) == ["turn-0-progress"]
+
+
+def test_a_lone_surrogate_does_not_switch_the_guard_off(checkout: Checkout) -> None:
+    checkout.write("draft.txt", "draft\n")
+    call_hook("PreToolUse", checkout, **bash("rm -rf . # \ud83d"))
+    assert labels(checkout) == ["turn-0-progress"]
+
+
+def test_secrets_in_prompts_and_commands_are_masked(checkout: Checkout) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6" * 3
+    call_hook("UserPromptSubmit", checkout, prompt=f"use the token {secret} now")
+    checkout.write("draft.txt", "draft\n")
+    call_hook("PreToolUse", checkout, **bash(f"TOKEN={secret} rm -rf src"))
+    refs = checkout.git("for-each-ref", "refs/checkpoints", "refs/ckpt/runs")
+    assert secret.lower()[4:20] not in refs
+    with Store.open(checkout.path) as store:
+        for entry in store.list():
+            assert secret not in store.raw(entry.id).decode()
+
+
 @pytest.mark.parametrize(
     "payload",
     [

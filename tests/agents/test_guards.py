@@ -137,6 +137,9 @@ def test_readers_are_let_through(command: str) -> None:
         "A=1 ls",
         "git",
         "git -C . status",
+        "git grep -nOrm x",
+        "git grep --op=rm x",
+        "git log --ext",
     ],
 )
 def test_readers_with_a_side_effect_are_no_readers(command: str) -> None:
@@ -197,6 +200,12 @@ def test_all_that_was_there_is_in_a_checkpoint(
         'bash -c "cd {other} && git clean -fd"',
         "find {other} -delete",
         "pushd {other} && git stash -u",
+        "git worktree remove --force other",
+        "rm -rf {other}/..",
+        "rm -rf {other}*",
+        "make -C{other} clean",
+        "git commit -m closes#12; rm -rf {other}",
+        "cat <<END\nit's\nEND\nrm -rf {other}; true",
     ],
 )
 def test_the_worktree_that_a_command_names_is_captured(
@@ -240,6 +249,45 @@ def test_commits_without_another_ref_are_kept(
     main_checkout.git("reflog", "expire", "--expire=now", "--all")
     main_checkout.git("gc", "-q", "--prune=now")
     assert main_checkout.git("cat-file", "-t", lost) == "commit"
+
+
+def test_worktrees_inside_of_the_current_one_are_captured(
+    main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = main_checkout.path / ".claude/worktrees/agent"
+    main_checkout.git("worktree", "add", "-q", "--detach", str(inner))
+    (inner / "README").write_text("work of an agent\n")
+    monkeypatch.chdir(main_checkout.path)
+    with Store.open() as store:
+        guards.guard(store, "rm -rf .claude")
+        assert any(b"work of an agent" in store.diff_commit(entry.id) for entry in store.list())
+
+
+def test_commits_of_a_detached_worktree_are_kept_before_it_is_removed(
+    main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    main_checkout.git("worktree", "add", "-q", "--detach", str(other))
+    Checkout(other).git("commit", "-q", "--allow-empty", "-m", "detached")
+    lost = Checkout(other).head()
+    monkeypatch.chdir(main_checkout.path)
+    with Store.open() as store:
+        guards.guard(store, "git worktree remove ../other")
+    main_checkout.git("worktree", "remove", "--force", str(other))
+    main_checkout.git("gc", "-q", "--prune=now")
+    assert main_checkout.git("cat-file", "-t", lost) == "commit"
+
+
+def test_a_file_that_git_status_hides_is_captured(
+    main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main_checkout.git("update-index", "--assume-unchanged", "README")
+    main_checkout.write("README", "hidden work\n")
+    monkeypatch.chdir(main_checkout.path)
+    with Store.open() as store:
+        guarded = guards.guard(store, "rm README")
+        assert guarded is not None
+        assert b"hidden work" in store.diff_commit(guarded.id)
 
 
 def test_what_only_reflogs_have_is_kept_before_they_expire(

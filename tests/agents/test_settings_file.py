@@ -17,6 +17,8 @@ ENTRIES = {"UserPromptSubmit": HOOK, "PreToolUse": {"matcher": "Bash", **HOOK}, 
 FILES = [
     "{}",
     "{ }",
+    "{ \n}",
+    '{"hooks": { \n}}',
     "{}\n",
     "{\n}\n",
     '{"a":1}',
@@ -82,6 +84,16 @@ def test_hooks_of_others_stay() -> None:
     remaining = settings_file.remove(edited, "settings.json")
     assert json.loads(str(remaining)) == {
         "hooks": {"Stop": [{"matcher": "mine", "hooks": []}, {"hooks": []}]}
+    }
+
+
+def test_a_hook_beside_that_of_gitckpt_stays() -> None:
+    mine = {"type": "command", "command": "./mine.sh"}
+    entry = {"matcher": "Bash", "hooks": [mine, *HOOK["hooks"]]}
+    text = json.dumps({"hooks": {"PreToolUse": [entry]}})
+    remaining = settings_file.remove(text, "settings.json")
+    assert json.loads(str(remaining)) == {
+        "hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [mine]}]}
     }
 
 

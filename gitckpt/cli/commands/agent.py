@@ -25,7 +25,7 @@ _STATUS_COLUMNS = ("CLIENT", "SCOPE", "HOOKS", "FILE")
 @options.declare_parameters("""
 ACTION  One of install, uninstall and status.
 [CLIENT…]  claude, codex, gemini or opencode.  [default: the clients that are on the PATH]
---all  All four clients, also those that are not installed.
+--all  All four clients, installed or not.
 --user  In the settings of the user, for all projects, instead of this project's.
 --dry-run  Print what would be written.
 """)
@@ -123,7 +123,7 @@ def _print_status(chosen: Sequence[HookClient], top: str | None) -> None:
 --json  Print one JSON document.
 """)
 def turns(session: str | None = None, limit: int | None = None, as_json: bool = False) -> None:
-    """List the turns of agents, newest first: prompt, changed files and guards of each.
+    """List the turns of agents, newest first, with what each changed.
 
     git ckpt diff SESSION:3 shows what turn 3 changed; git ckpt agent install records turns.
     """

@@ -69,7 +69,7 @@ def diff_checkpoints(
 
 
 def _ends_of_turn(store: Store, text: str) -> list[str]:
-    """Return the checkpoints before and after the turn SESSION:NUMBER; [] for another text."""
+    """Return the checkpoints around the turn SESSION:NUMBER; [] for other text."""
     if not text.rpartition(":")[2].isdigit():
         return []
     from gitckpt.agents import turn_list
@@ -77,6 +77,8 @@ def _ends_of_turn(store: Store, text: str) -> list[str]:
     turn = turn_list.find_turn(store, text)
     if turn is None:
         return []
+    hint = "see what is left of it: git ckpt turns"
+    options.refuse_if(not turn.has_begin, f"the begin of the turn {text} has expired", hint)
     # Of a turn that is not over: what changed until now.
     return [turn.before.id] if turn.after is None else [turn.before.id, turn.after.id]
 

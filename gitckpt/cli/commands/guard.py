@@ -109,15 +109,23 @@ def _capture(command: Sequence[str]) -> None:
             checkpoint = guards.guard(store, text)
     except RepositoryError:
         return  # outside of a repository there is nothing to guard
-    except CkptError as error:
-        terminal.warn(f"the files were not captured: {error.message}")
+    except (CkptError, OSError) as error:
+        terminal.warn(f"the files were not captured: {error}")
         return
-    if checkpoint is not None:
+    if checkpoint is not None and checkpoint.worktree is not None:
+        if checkpoint.worktree.degraded:
+            terminal.warn(f"the files were not captured: {checkpoint.worktree.degraded}")
+            return
         undo = f"undo with: git ckpt restore {checkpoint.id[:8]}"
         terminal.remark(f"saved the files as {checkpoint.id[:8]}; {undo}")
 
 
 def _replace_process(command: Sequence[str]) -> None:
+    # git runs an alias at the top of the worktree, and may name its repository to it.
+    prefix = os.environ.pop("GIT_PREFIX", None)
+    if prefix is not None:
+        os.environ.pop("GIT_DIR", None)
+        os.chdir(prefix or ".")
     program = shutil.which(command[0])
     if program is None:
         terminal.print_error(UsageError(f"no program {command[0]!r} is on the PATH"))
@@ -160,9 +168,9 @@ def watch(paths: list[str] | None = None, every: str = "5s") -> int:
 --json  Print one JSON document.
 """)
 def rescue(name: str | None = None, into: str | None = None, as_json: bool = False) -> None:
-    """List worktrees that vanished with changed files in a checkpoint, or bring one back.
+    """List vanished worktrees whose files are in a checkpoint; restore one.
 
-    Maintenance captures the changed files of all linked worktrees, whoever made them. Prints the
+    Maintenance captures the changed files of all linked worktrees, of any tool. Prints the
     path of the worktree that was brought back.
     """
     options.refuse_if(into and name is None, "--into needs NAME", "run: git ckpt rescue")

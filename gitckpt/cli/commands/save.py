@@ -8,6 +8,7 @@ from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import ids, times
 from gitckpt.model.errors import CkptError, UsageError
+from gitckpt.store.snapshot.limits import require_ordinary_worktree
 from gitckpt.store.store import checkpoints_of_store
 
 TYPE_CHECKING = False
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 --run RUN  The run that the checkpoint extends.  [default: the run of the worktree]
 --track NAME  Extend the open run about NAME; start one if no such run exists.
 --if-changed  Record nothing if files, index and HEAD are as in the newest checkpoint.
+--yes  Save the files even if the worktree is the home directory or all files.
 --no-worktree  Record only the commit and the state, not the files.
 """)
 def save_checkpoint(
@@ -39,6 +41,7 @@ def save_checkpoint(
     run: str | None = None,
     track: str | None = None,
     if_changed: bool = False,
+    yes: bool = False,
     no_worktree: bool = False,
 ) -> None:
     """Record a checkpoint of files, state and commit; print the checkpoint's id."""
@@ -63,6 +66,8 @@ def save_checkpoint(
         if unchanged is not None:
             _print_unchanged(unchanged)
             return
+        if not yes and not no_worktree:
+            require_ordinary_worktree(checkpoints_of_store(store).repository)
         from gitckpt import hook  # while git scans the files
 
         record: Any = store.record if no_worktree else store.save

@@ -66,10 +66,17 @@ class WorktreeStatus:
     def has_changes(self) -> bool:
         return any(not record.startswith(b"# ") for record in self.output.split(b"\0")[:-1])
 
+    @property
+    def is_detached(self) -> bool:
+        return b"\0# branch.head (detached)\0" in self.output
+
     @classmethod
-    def read(cls, repository: Repository) -> Self:
+    def read(cls, repository: Repository, seconds: float | None = None) -> Self:
+        """Ask git for at most `seconds`; raise GitError if it fails or takes longer."""
         start, mark = _read_file_system_time(repository), _index_mark(repository)
-        return cls(repository.git.run("--no-optional-locks", *STATUS).out, start, mark)
+        words = ("--no-optional-locks", *_file_name_options(repository), *STATUS)
+        limit = None if seconds is None else time.monotonic() + seconds
+        return cls(repository.git.run(*words, deadline=limit).out, start, mark)
 
 
 class PrivateIndex:
@@ -90,13 +97,7 @@ class PrivateIndex:
         self._origin: BinaryIO | None = None
         self.path = repository.scratch_path("index")
         self._watch = administration.IndexDeletionWatch(self.path)
-        self._options = [*_PLAIN]
-        if not os.path.exists(os.path.join(repository.git_dir, "hEAD")):
-            # If set by mistake, it hides README beside readme.
-            self._options += ["-c", "core.ignoreCase=false"]
-        if _supports_symlinks(repository):
-            # Else git treats a file with the text of a link as that link.
-            self._options += ["-c", "core.symlinks=true"]
+        self._options = [*_PLAIN, *_file_name_options(repository)]
 
     def __enter__(self) -> Self:
         self.copy_user_index()
@@ -323,6 +324,17 @@ def _copy_index(source: BinaryIO, target: str) -> None:
             source.seek(0)
             copy.write(source.read())
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _file_name_options(repository: Repository) -> list[str]:
+    options = []
+    if not os.path.exists(os.path.join(repository.git_dir, "hEAD")):
+        # If set by mistake, it hides README beside readme.
+        options += ["-c", "core.ignoreCase=false"]
+    if _supports_symlinks(repository):
+        # Else git treats a file with the text of a link as that link.
+        options += ["-c", "core.symlinks=true"]
+    return options
 
 
 def _index_mark(repository: Repository) -> object:

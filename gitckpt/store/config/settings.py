@@ -21,7 +21,7 @@ from gitckpt.model.policy import Policy
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.config import file as toml_file
 from gitckpt.store.config.file import OBEYED, ConfigError, ConfigFile, Table, read_text
-from gitckpt.store.snapshot.limits import MB, Limits, format_size
+from gitckpt.store.snapshot.limits import MB, Limits, format_size, require_ordinary_worktree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -481,6 +481,11 @@ class SettingsReader:
 
     def read_limits(self) -> Limits:
         return self.read_settings().limits
+
+    def read_limits_within_budget(self) -> Limits:
+        """Return the limits for captures by hooks and guards; refuse the home directory."""
+        require_ordinary_worktree(self._repository)
+        return self.read_limits().within_budget()
 
     def read_settings(self) -> Settings:
         settings = read_settings(self._repository)

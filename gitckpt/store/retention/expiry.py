@@ -16,7 +16,7 @@ from gitckpt.git.objects.encoding import empty_tree_oid
 from gitckpt.git.repository import Repository
 from gitckpt.model import budget, note, policy, times
 from gitckpt.model.arguments import shell_quoted
-from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, SAFETY, SUBMODULE
+from gitckpt.model.checkpoint import EXPIRING, HOOK_TRIGGERS, MANUAL, SAFETY, SUBMODULE
 from gitckpt.model.errors import BusyError, CkptError, UsageError, WorktreeError
 from gitckpt.model.policy import DAY, HOUR, Decision, ExpiryCandidate, NewestKept, Place, Policy
 from gitckpt.model.values import dataclass, replace
@@ -337,7 +337,7 @@ def expire_outside_runs(
 def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[CheckpointInfo], NewestKept]:
     # Local checkpoints count first: fetched ones with future dates must not displace them.
     own_ids = LocalCheckpoints.read(store.repository).list_unreplaced_ids(store.index.oids_by_id())
-    hook_query, safety_query = Query(triggers=HOOK_TRIGGERS), Query(triggers=[SAFETY])
+    hook_query, safety_query = Query(triggers=EXPIRING), Query(triggers=[SAFETY])
     by_agents = Query(triggers=[MANUAL], by_agent=True)
     local = Query(ids=sorted(own_ids))  # only local checkpoints are thinned
     safety_limit = _nth_newest(store, safety_query, local, rules.safeties)

@@ -23,7 +23,7 @@ from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store.records import ref_names
 from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.snapshot import last_capture, manifest
-from gitckpt.store.snapshot.limits import Limits, format_size
+from gitckpt.store.snapshot.limits import EXCESS, Limits, format_size
 from gitckpt.store.snapshot.status import GitStatus, all_parents_of, survey_worktree
 
 TYPE_CHECKING = False
@@ -353,7 +353,7 @@ class _WorktreeCapture:
         sizes = {path: _size_of_file(os.path.join(self.top, path)) for path in limited_paths}
         dropped = set(self.limits.find_excess(sizes))
         limit = f"{format_size(max_total_size)} of untracked files"
-        reason = f"an automatic checkpoint captures at most {limit}, the smallest first"
+        reason = f"{EXCESS} {limit}, the smallest first"
         self.omitted += [Omitted(quote_path(path), reason, sizes[path]) for path in sorted(dropped)]
         return [path for path in untracked if path not in dropped]
 

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     CaptureEvidence = Mapping[str, object]
 
 _VERSION = 1
-_MAX_SIZE = 1 << 20  # bytes of a record; a larger file is none
+# Files in the repository that decide what is captured, and how.
+_FILES = ("info/exclude", "info/attributes", "ckpt/allowed")
+_MAX_SIZE = 1 << 20  # bytes of a record; a larger file is not read
 
 
 def gather(repository: Repository, status: bytes, start: int) -> CaptureEvidence | None:
@@ -44,9 +46,10 @@ def gather(repository: Repository, status: bytes, start: int) -> CaptureEvidence
     if digest is None:
         return None
     variables, stamps = repository.configuration[1]
-    own = (os.path.join(repository.worktree or "", "gitckpt.toml"), _exclude_file(repository))
+    own = [os.path.join(repository.worktree or "", "gitckpt.toml")]
+    own += [os.path.join(repository.common_dir, name) for name in _FILES]
     settings = {**stamps, **_stamps(own)}
-    return {"status": digest, "settings": settings, "variables": variables}
+    return {"status": digest, "settings": settings, "variables": _hash(variables)}
 
 
 def store(repository: Repository, evidence: CaptureEvidence | None, checkpoint_id: str) -> None:
@@ -62,7 +65,7 @@ def store(repository: Repository, evidence: CaptureEvidence | None, checkpoint_i
 
 
 def load(repository: Repository) -> tuple[str, CaptureEvidence | None] | None:
-    """Return the checkpoint of the last capture and its evidence; None if not recorded."""
+    """Return the last capture's checkpoint and its evidence; None without one."""
     try:
         record = json.loads(private_dirs.read_private_file(_path(repository))[:_MAX_SIZE])
         checkpoint_id, evidence = record["checkpoint"], record["evidence"]
@@ -73,15 +76,15 @@ def load(repository: Repository) -> tuple[str, CaptureEvidence | None] | None:
 
 
 def may_be_valid(repository: Repository, evidence: CaptureEvidence) -> bool:
-    """Return whether the settings are those of a capture, so that its status tells changes."""
+    """Return whether the settings are as they were at the capture."""
     settings = evidence.get("settings")
-    if not isinstance(settings, dict) or evidence.get("variables") != config.variables():
+    if not isinstance(settings, dict) or evidence.get("variables") != _hash(config.variables()):
         return False
     return _stamps(settings) == settings and not repository.operation_in_progress()
 
 
 def is_valid(repository: Repository, evidence: CaptureEvidence, status: bytes) -> bool:
-    """Return whether a capture would see the same again, given the output of `git status`."""
+    """Return whether a capture would see the same, by the output of git status."""
     return _digest(repository, status) == evidence.get("status")
 
 
@@ -89,8 +92,10 @@ def _path(repository: Repository) -> str:
     return os.path.join(repository.git_dir, ref_names.LAST_CAPTURE)
 
 
-def _exclude_file(repository: Repository) -> str:
-    return os.path.join(repository.common_dir, "info", "exclude")
+def _hash(variables: Mapping[str, str]) -> str:
+    # Not their values: GIT_CONFIG_PARAMETERS may hold a token.
+    text = json.dumps(variables, sort_keys=True)
+    return object_hash("sha256", text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _stamps(paths: Iterable[str]) -> dict[str, str | None]:
@@ -121,6 +126,8 @@ def _digest(repository: Repository, status: bytes, start: int | None = None) -> 
         except (FileNotFoundError, NotADirectoryError):
             digest.update(b"-\0")
             continue
+        except OSError:
+            return None  # in a directory that cannot be searched
         stamp = refs_stat.make_stat_stamp(file, start)
         if stamp is None:
             return None

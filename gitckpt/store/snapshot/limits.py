@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MB = 1000 * 1000
 
 _AUTOMATIC = 500 * MB  # of untracked files in a checkpoint by a hook, an autosave or an agent
+EXCESS = "an automatic checkpoint captures at most"  # start of the reason to omit a file
 MORE_TIME = "to allow more time: git config ckpt.snapshotTimeout 5m"
 
 
@@ -246,6 +247,17 @@ def format_size(size: int) -> str:
         if size >= factor and size % factor == 0:
             return f"{size // factor} {unit}"
     return f"{size} bytes"
+
+
+def require_ordinary_worktree(repository: Repository) -> None:
+    """Raise WorktreeError if the worktree is the home directory or `/`."""
+    top = os.path.realpath(repository.worktree or "")
+    kinds = {os.path.realpath(os.path.expanduser("~")): "the home directory", "/": "all files"}
+    if top in kinds:
+        from gitckpt.model.errors import WorktreeError
+
+        problem = f"the worktree {top} is {kinds[top]}, with private data and many large files"
+        raise WorktreeError(problem, hint="to save it all the same: git ckpt save --yes")
 
 
 # Predict whether a snapshot would capture a file, for paths that documents or settings name.

@@ -1,4 +1,4 @@
-"""Keep the changed files of all linked worktrees, and find those of worktrees that vanished."""
+"""Save the changed files of linked worktrees, and list vanished worktrees."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def _is_due(git_dir: str) -> bool:
 
 
 def _capture(store: Checkpoints, top: str) -> None:
-    if not store.repository.git.run("--no-optional-locks", "status", "--porcelain").out:
-        return  # its branch has all of it
-    limits = store.settings_reader.read_limits().within_budget()
+    if store.is_clean():
+        return
+    limits = store.settings_reader.read_limits_within_budget()
     message = f"files of {os.path.basename(top)}"
     details: Any = {"message": message, "trigger": GUARD, "if_changed": True}
     store.save("rescue-complete", {"worktree": top}, limits=limits, **details)
