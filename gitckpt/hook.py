@@ -44,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
     if event == AGENT:
         from gitckpt.agents import client_hook
 
-        client_hook.run(argument)
+        client_hook.run(argument, _maintain_at)
         return 0
     if os.environ.get("GITCKPT_SKIP", "0") not in ("", "0"):
         return 0
@@ -87,6 +87,12 @@ def main(argv: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - a hook never breaks a commit
         _report_failure(repository, event, f"{failure}: {type(error).__name__}: {error}", error)
     return 0
+
+
+def _maintain_at(directory: str) -> None:
+    from gitckpt.git.repository import open_repository
+
+    maintain_if_due(open_repository(directory, by_variables=False), lambda: None)
 
 
 def _maintain_after_event(repository: Repository, checkpoint_id: str) -> None:

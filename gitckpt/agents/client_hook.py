@@ -14,18 +14,24 @@ from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gitckpt.agents.events import HookEvent
     from gitckpt.model.checkpoint import Checkpoint
 
 
-def run(client: str) -> None:
-    """Record the event on standard input; `client` is its sender, "" to derive it."""
+def run(client: str, maintain: Callable[[str], None]) -> None:
+    """Record the event on standard input, and print the answer.
+
+    `client` is the sender, "" to derive it. `maintain` gets the directory of an agent whose turn
+    has ended, and starts maintenance if it is due: nothing else may ever start it.
+    """
     # A driver records what its own agent does.
     is_off = os.environ.get("GITCKPT_SKIP", "0") not in ("", "0") or os.environ.get("CKPT_RUN")
     answer: dict[str, object] = {}
     try:
         if not is_off and sys.stdin is not None:
-            answer = _answer(client)
+            answer = _answer(client, maintain)
     except BaseException:  # noqa: BLE001 - also Ctrl-C, which is for the agent
         answer = {}
     try:
@@ -35,7 +41,7 @@ def run(client: str) -> None:
         return  # the client no longer reads
 
 
-def _answer(client: str) -> dict[str, object]:
+def _answer(client: str, maintain: Callable[[str], None]) -> dict[str, object]:
     from gitckpt.agents import events
 
     payload = events.read(sys.stdin.buffer)
@@ -46,6 +52,8 @@ def _answer(client: str) -> dict[str, object]:
 
     try:
         checkpoint = turns.record(event)
+        if event.kind in (events.STOP, events.END):
+            maintain(event.directory)
     except CkptError as error:
         _log(event, f"{type(error).__name__}: {error.message}")
         return {}
@@ -54,8 +62,6 @@ def _answer(client: str) -> dict[str, object]:
 
         _log(event, error_log.format_traceback(error))
         return {}
-    if event.kind in (events.STOP, events.END):
-        _maintain(event)
     is_guard = checkpoint is not None and event.kind == events.TOOL
     return _advice(event, checkpoint) if checkpoint is not None and is_guard else {}
 
@@ -69,14 +75,6 @@ def _advice(event: HookEvent, checkpoint: Checkpoint) -> dict[str, object]:
     if checkpoint.worktree is not None and checkpoint.worktree.degraded:
         text = f"gitckpt could not save the files: {checkpoint.worktree.degraded}"
     return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "additionalContext": text}}
-
-
-def _maintain(event: HookEvent) -> None:
-    """Start maintenance in the background if it is due."""
-    from gitckpt import hook
-    from gitckpt.git.repository import open_repository
-
-    hook.maintain_if_due(open_repository(event.directory, by_variables=False), lambda: None)
 
 
 def _log(event: HookEvent, sentence: str) -> None:

@@ -158,7 +158,7 @@ def worktrees_named(
     words = words_of(command)
     bases = [directory]
     for word in words:
-        text = word.rpartition("=")[2] if not word.startswith("-") else word.lstrip("-C")
+        text = word.rpartition("=")[2] if "=" in word else word.removeprefix("-C")
         path = os.path.expanduser(os.path.expandvars(text)).rstrip("/")
         if not path or "\0" in path:
             continue

@@ -217,9 +217,8 @@ def test_the_worktree_that_a_command_names_is_captured(
     monkeypatch.chdir(main_checkout.path)
     with Store.open() as store:
         guards.guard(store, command.format(other="../other" if "../" in command else other))
-        saved = store.list()
-        assert len(saved) == 1
-        assert b"work in the other worktree" in store.diff_commit(saved[0].id)
+        saved = [store.diff_commit(entry.id) for entry in store.list()]
+        assert sum(b"work in the other worktree" in patch for patch in saved) == 1
 
 
 @pytest.mark.parametrize(
@@ -244,7 +243,8 @@ def test_commits_without_another_ref_are_kept(
     monkeypatch.chdir(main_checkout.path)
     with Store.open() as store:
         guards.guard(store, command)
-        assert [entry.git_sha for entry in store.list()] == [lost]
+        guards.guard(store, command)
+        assert len(store.list()) == 1  # the same commits are linked once
     subprocess.run(["bash", "-c", command], check=True, capture_output=True)
     main_checkout.git("reflog", "expire", "--expire=now", "--all")
     main_checkout.git("gc", "-q", "--prune=now")

@@ -43,7 +43,7 @@ def test_guard_passes_signals_and_standard_streams(spawn: Spawn, checkout: Check
 
 def test_guard_never_blocks_a_command(spawn: Spawn, main_checkout: Checkout) -> None:
     main_checkout.write(".git/HEAD", f"{'1' * 40}\n")
-    done = spawn("guard", "--", "echo", "done", at=main_checkout)
+    done = spawn("guard", "--", "sh", "-c", "echo done", at=main_checkout)
     assert (done.code, done.out) == (0, "done\n")
     assert "warning: the files were not captured" in done.err
 

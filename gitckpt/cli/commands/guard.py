@@ -103,12 +103,14 @@ def _capture(command: Sequence[str]) -> None:
     """Capture what the command may destroy; warn if that fails."""
     text = " ".join(map(shell_quoted, command))
     try:
-        with open_store() as store:
+        opened = open_store()
+    except RepositoryError:
+        return  # outside of a repository there is nothing to guard
+    try:
+        with opened as store:
             from gitckpt.agents import guards
 
             checkpoint = guards.guard(store, text)
-    except RepositoryError:
-        return  # outside of a repository there is nothing to guard
     except (CkptError, OSError) as error:
         terminal.warn(f"the files were not captured: {error}")
         return
