@@ -464,7 +464,7 @@ class TestKills:
                 print(store.record("a-complete").id, flush=True)
             store.write_links()
             print(store.record("b-complete").id, flush=True)
-            print(store.remove([store.find("HEAD")]), flush=True)
+            print(store.remove([store.find_id("HEAD")]), flush=True)
         """
         at = 0
         while True:
