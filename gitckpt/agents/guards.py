@@ -148,7 +148,7 @@ def worktrees_named(
     """Return which worktrees, given by their tops, a command may touch.
 
     These lie inside of the worktree `own`, or at, above or below a path that the command names:
-    relative to `directory`, or to a directory named before (`cd ../other && rm -r src`). git also
+    relative to `directory`, or to a directory named before (`cd ../other && make clean`). git also
     takes the last part of a worktree's path for it.
     """
     existing = [top for top in tops if os.path.isdir(top)]
@@ -163,7 +163,7 @@ def worktrees_named(
         if not path or "\0" in path:
             continue
         named |= {top for top in existing if top.endswith(f"/{path}")}
-        stem = path.partition("*")[0].partition("?")[0]  # `rm -rf ../wt-*`
+        stem = path.partition("*")[0].partition("?")[0]  # such as `../wt-*`
         for base in bases[:_MOST]:
             absolute = os.path.realpath(os.path.join(base, path))
             start = os.path.realpath(base) if path == "." else absolute

@@ -38,6 +38,8 @@ Save = Callable[..., str]
                 "--error",
                 "--run",
                 "--track",
+                "--if-changed",
+                "--yes",
                 "--no-worktree",
                 "--help",
             ],

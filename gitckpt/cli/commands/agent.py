@@ -24,7 +24,7 @@ _STATUS_COLUMNS = ("CLIENT", "SCOPE", "HOOKS", "FILE")
 
 @options.declare_parameters("""
 ACTION  One of install, uninstall and status.
-[CLIENT…]  claude, codex, gemini or opencode.  [default: the clients that are on the PATH]
+[CLIENT…]  claude, codex, gemini or opencode.  [default: the installed ones]
 --all  All four clients, installed or not.
 --user  In the settings of the user, for all projects, instead of this project's.
 --dry-run  Print what would be written.
@@ -46,7 +46,7 @@ def agent(
     options.require_one_of("action", action, _ACTIONS)
     problem = f"--dry-run needs install or uninstall, not {action}"
     options.refuse_if(dry_run and action == "status", problem, "run: git ckpt agent status")
-    chosen = _chosen(names or [], all_=all_)
+    chosen = _chosen(names or [], all_=all_ or (action == "status" and not names))
     with open_store() as store:
         top = store.worktree
     if top is None and not user:

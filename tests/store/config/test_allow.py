@@ -60,6 +60,7 @@ def to_allow(found: Settings) -> list[str]:
         ("retention.keep_last", "101", "99", 100),
         ("retention.rewritten_older_than", "'8d'", "'6d'", 7 * DAY),
         ("retention.runs_older_than", "'8d'", "'6d'", 7 * DAY),
+        ("retention.sessions_older_than", "'31d'", "'29d'", 30 * DAY),
         ("retention.safety_older_than", "'8d'", "'0s'", 7 * DAY),
         ("retention.safety_keep_last", "21", "19", 20),
         ("snapshot.include", "[]", "['!a']", ()),
@@ -72,6 +73,7 @@ def to_allow(found: Settings) -> list[str]:
         ),
         ("snapshot.submodules", "'none'", None, None),
         ("snapshot.timeout", "'1s'", "'61s'", 60.0),
+        ("snapshot.budget", "'1s'", "'6s'", 5.0),
     ],
 )
 def test_which_value_is_the_tighter_one(
@@ -158,6 +160,7 @@ def test_what_is_not_allowed_is_never_looser_than_what_is_built_in(
     assert limits.max_file_size <= 50_000_000
     assert {each.lower() for each in limits.secrets} >= {each.lower() for each in built_in.secrets}
     assert limits.timeout <= built_in.timeout
+    assert limits.budget <= built_in.budget
     assert limits.submodules <= built_in.submodules
     for number in range(len(ages)):
         assert (

@@ -118,7 +118,7 @@ class TestReading:
                 (
                     "known keys: older_than, keep_last, rewritten_older_than, hourly_after, "
                     "daily_after, runs_older_than, "
-                    "safety_older_than, safety_keep_last"
+                    "sessions_older_than, safety_older_than, safety_keep_last"
                 ),
             ),
             (

@@ -98,6 +98,11 @@ CALLS: dict[str, list[list[str]]] = {
             ["next", "--plan", ARGUMENT],
         ),
     ],
+    "agent": [["status", "--all"], ["install", ARGUMENT], ["install", "codex"]],
+    "turns": [[], ["--json"], [ARGUMENT]],
+    "guard": [["--shell", ARGUMENT], ["--", ARGUMENT]],
+    "watch": [["--every", ARGUMENT], ["--", ARGUMENT]],
+    "rescue": [[], ["--json"], [ARGUMENT]],
     "cancel": [[FREE_RUN], [ARGUMENT]],
     "remove": [[THIRD], [ARGUMENT]],
     "expire": [
