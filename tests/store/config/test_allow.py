@@ -123,7 +123,9 @@ PATTERNS = some.lists(
     some.sampled_from([*SECRETS, "*", "*.log", "!a", ".ENV*", "x"]), max_size=30
 ).map(str)
 VALUES = {
-    **dict.fromkeys([key for key in KEYS if key.endswith(("_than", "_after", "timeout"))], AGES),
+    **dict.fromkeys(
+        [key for key in KEYS if key.endswith(("_than", "_after", "timeout", "budget"))], AGES
+    ),
     **dict.fromkeys([key for key in KEYS if key.endswith("_last")], COUNTS),
     "snapshot.max_file_size": SIZES,
     "snapshot.include": PATTERNS,

@@ -67,8 +67,9 @@ def test_every_turn_of_a_real_client_can_be_taken_back(desk: Bench) -> None:
     if kit.shell is None:
         pytest.skip("the client has no hooks")
     scope = ["--user"] if kit.name == "codex" else []
-    settings = sorted(desk.home.rglob("*")), (checkout.path / ".git/config").read_bytes()
-    before_install = {path: path.read_bytes() for path in settings[0] if path.is_file()}
+    # Codex alone is tried with the settings of the user; others write their own into these.
+    own_files = [path for path in desk.home.rglob("*") if path.is_file()] if scope else []
+    before_install = {path: path.read_bytes() for path in own_files}
     desk.call("agent", "install", kit.name, *scope)
     checkout.git("add", "--all")
     checkout.git("commit", "-q", "--allow-empty", "-m", "hooks of the agent")
@@ -96,7 +97,8 @@ def test_every_turn_of_a_real_client_can_be_taken_back(desk: Bench) -> None:
     ask(desk, "TURN THREE: explain", session)
 
     turns = listed(desk)
-    assert [turn["prompt"].splitlines()[0] for turn in turns] == [
+    # opencode puts quotes around a prompt of several words.
+    assert [turn["prompt"].splitlines()[0].strip('"') for turn in turns] == [
         "TURN ONE: make files",
         "TURN TWO: tidy up",
         "TURN THREE: explain",

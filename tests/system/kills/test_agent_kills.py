@@ -66,7 +66,8 @@ def test_a_hook_may_be_killed_at_every_write(
             assert len({entry.run for entry in entries}) == 1
             assert b"draft.txt" in store.diff_commit(entries[0].id)
         require_runs(checkout, require_whole(checkout))
-        assert list((checkout.path / ".git").rglob("*.lock")) == []
+        locks = (checkout.path / ".git").rglob("*.lock")
+        assert [path for path in locks if path.parent.name != "ckpt"] == []  # those are permanent
         if survived:
             assert at > 8
             return
