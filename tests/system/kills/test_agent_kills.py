@@ -27,7 +27,7 @@ GUARD = """
     from gitckpt.store.store import Store
     os.chdir(path)
     made = guards.guard(Store(store), "git reset --hard && git stash drop")
-    print(made.id, flush=True)
+    print(made.id if made is not None else "", flush=True)
 """
 
 each_share = pytest.mark.parametrize("share", range(SHARES))
@@ -83,12 +83,12 @@ def test_a_guard_may_be_killed_at_every_write(
     for at in positions(share):
         checkout = copies.make()
         survived, reported = killer.run(at, GUARD, str(checkout.path))
-        assert set(reported) <= require_whole(checkout).keys()
-        again, ids = killer.run(10**9, GUARD, str(checkout.path))
+        assert set(filter(None, reported)) <= require_whole(checkout).keys()
+        again, _ = killer.run(10**9, GUARD, str(checkout.path))
         assert again
         with opened(checkout) as store:
-            (guarded,) = ids or [store.list()[0].id]
-            assert b"draft.txt" in store.diff_commit(guarded)
+            patches = [store.diff_commit(entry.id) for entry in store.list()]
+            assert any(b"draft.txt" in patch for patch in patches)
         require_whole(checkout)
         if survived:
             assert at > 8
