@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from gitckpt.git import process
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _INTERRUPTED, _NOT_RUN = 130, 126  # exit codes of a shell
 
 
+_TIMEOUT = 500  # milliseconds between two looks at the clock
 _POLL = 10.0  # seconds between two looks where the system reports no changes
 
 
@@ -60,12 +62,17 @@ class Watch:
 
         ignored = [os.path.realpath(path) for path in self._git_dirs]
         options: Any = {"watch_filter": DefaultFilter(ignore_paths=ignored), "stop_event": stop}
-        wait = round(self._quiet * 1000)
-        # One batch ends when no file has changed for `step` milliseconds.
         top = self._store.repository.worktree or ""
+        changed: float | None = None  # when a file last changed; None after a record
         try:
-            for _ in watch(top, debounce=max(60_000, wait), step=wait, **options):
-                self._record("watch-progress")
+            # Without a change, an empty set comes at each timeout; Ctrl-C is noticed then.
+            for changes in watch(top, rust_timeout=_TIMEOUT, yield_on_timeout=True, **options):
+                instant = time.monotonic()
+                if changes:
+                    changed = instant
+                elif changed is not None and instant - changed >= self._quiet:
+                    self._record("watch-progress")
+                    changed = None
         except OSError:  # such as the system's limit of watched directories
             while not stop.wait(max(self._quiet, _POLL)):
                 self._record("watch-progress")

@@ -38,6 +38,9 @@ CONFIG = """
 """
 
 WORDS = {
+    "agent": ["status"],
+    "guard": ["--", "true"],
+    "watch": ["--", "true"],
     "show": ["latest"],
     "diff": ["latest"],
     "restore": ["latest"],
@@ -54,7 +57,7 @@ WORDS = {
     "complete": ["--", "show", ""],
     "hook": ["post-commit"],
 }
-WITHOUT_REPOSITORY = ("completion", "demo", "complete", "hook")
+WITHOUT_REPOSITORY = ("completion", "demo", "complete", "hook", "guard")
 """Commands that need no repository, or must not fail without one."""
 
 
