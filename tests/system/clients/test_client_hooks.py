@@ -53,12 +53,16 @@ def listed(desk: Bench) -> list[dict[str, Any]]:
 
 
 def files(checkout: Checkout) -> dict[str, str]:
-    """Return the content of all files of a worktree, and its index."""
+    """Return the content of all files of a worktree, and its index.
+
+    Without those that opencode puts beside its plugins and ignores.
+    """
     found = {
         path.relative_to(checkout.path).as_posix(): path.read_text()
         for path in checkout.path.rglob("*")
         if path.is_file() and ".git" not in path.parts
     }
+    found.pop(".opencode/.gitignore", None)
     return {**found, "(index)": checkout.git("ls-files", "--stage")}
 
 
