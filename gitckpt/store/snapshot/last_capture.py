@@ -58,10 +58,13 @@ def store(repository: Repository, evidence: CaptureEvidence | None, checkpoint_i
     path = _path(repository)
     scratch = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
     # Only a cache: if it cannot be written, the next capture reads the files.
-    with contextlib.suppress(OSError):
+    try:
         with open(scratch, "wb", opener=private_dirs.open_private_file) as file:
             file.write(json.dumps(record).encode("utf-8"))
         os.replace(scratch, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(scratch)
 
 
 def load(repository: Repository) -> tuple[str, CaptureEvidence | None] | None:
