@@ -114,7 +114,10 @@ CHECKS: dict[str, Callable[[Path], bool]] = {
     "link": lambda path: (path / "link").is_symlink() and os.readlink(path / "link") == "staged",
     "untracked": lambda path: _text(path / "new/untracked") == "untracked\n",
 }
-"""Check one kind of change each: `merge` and `index` by git, the others by the files."""
+"""By name of a kind of change, a check that it came back.
+
+`merge` and `index` ask git; the others read the files.
+"""
 
 
 def compare(tool: Tool, scratch: Path, environment: dict[str, str]) -> tuple[list[bool], str]:

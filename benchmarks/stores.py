@@ -32,7 +32,7 @@ _SETTLED = 0.2
 
 
 class Scratch:
-    """A directory with repositories, and an environment in which nobody's configuration matters.
+    """A directory with repositories, and an environment without the user's configuration.
 
     Args:
         path: the directory; made where it is missing.

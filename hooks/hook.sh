@@ -111,7 +111,7 @@ $1
 END
 }
 
-# Set $number to the minute of a timestamp as YYYYMMDDHHMM, or to 0 where there is none.
+# Set $number to the minute of a timestamp as YYYYMMDDHHMM, or to 0 if it is malformed.
 number() {
 	number=0
 	case $1 in [0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]:[0-9][0-9]:*) ;; *) return ;; esac
@@ -157,7 +157,7 @@ case $head in
 	;;
 esac
 
-# What stands for this worktree in `written`: a linked one may be made again under the same name.
+# The key of this worktree in `written`: a linked one may be made again under the same name.
 worktree=:
 if [ "$common_dir" != "$git_dir" ]; then
 	made=$(date -r "$git_dir/commondir" +%s%N 2>/dev/null)

@@ -347,8 +347,8 @@ def _rooms(path: str, imports: list[Import]) -> Iterator[str]:
         target = room_of(each.module)
         if target is None and each.module not in ("gitckpt", "gitckpt.__version__"):
             yield (
-                f"{path}:{each.line}: imports {each.module}, which is in no room, so that "
-                "nobody can say whether it lies beneath"
+                f"{path}:{each.line}: imports {each.module}, which belongs to no room, so "
+                "its layer is unknown"
             )
         elif target is not None and target != room and RANK[target] >= RANK[room]:
             yield (
@@ -555,7 +555,7 @@ def _private_directory(path: str, tree: ast.Module) -> Iterator[str]:
             yield (
                 f"{path}:{node.lineno}: `{ast.unparse(node)}`: only {REPOSITORY} knows the path "
                 "of the private directory; `private_dir` looks at each use whether it is a link, "
-                "or somebody else's"
+                "or another process's"
             )
 
 
@@ -580,9 +580,8 @@ def _broad_excepts(path: str, tree: ast.Module) -> Iterator[str]:
     if path in BROAD_CATCHERS:
         return
     reason = (
-        "a broad except hides bugs and swallows Ctrl-C; each door catches everything once, at its "
-        "top, and nobody else does (one that ends in a bare `raise` only cleans up, and may "
-        "stand anywhere)"
+        "a broad except hides bugs and swallows Ctrl-C; only the entry points may catch every "
+        "error, once (a handler that ends in a bare `raise` only cleans up, and is allowed)"
     )
     for node in _nodes(tree):
         if isinstance(node, ast.ExceptHandler) and _is_broad(node.type) and not _raises_again(node):
@@ -622,9 +621,8 @@ def _changed_errors(path: str, tree: ast.Module) -> Iterator[str]:
             if isinstance(node, ast.expr) and _root(_changed(node)) == handler.name:
                 yield (
                     f"{path}:{node.lineno}: `{ast.unparse(node)}` changes an error that was "
-                    "raised; whoever raised it may hold or raise it "
-                    "again, and who reads the code there would not find what it says here: raise "
-                    "another one, or keep the word beside it"
+                    "raised; its origin may keep or raise it again, with a text that is not in "
+                    "the code there: raise another error"
                 )
 
 
@@ -675,8 +673,8 @@ def _shape(path: str, source: str, tree: ast.Module) -> Iterator[str]:
         and "\nPublic modules:" not in source
     ):
         yield (
-            f"{path}: names no doors; where nobody is told what may be used from outside, "
-            "everything is, and nothing can change by itself"
+            f"{path}: lists no public modules; without the list, other rooms may import "
+            "everything, and no module can change alone"
         )
 
 

@@ -74,7 +74,7 @@ def test_every_room_stands_and_every_door_leads_somewhere() -> None:
         for package, doors in DOORS.items()
     }
     assert not any(unused.values()), (
-        "doors that nobody comes in by: "
+        "public modules that no other room imports: "
         f"{ {package: doors for package, doors in unused.items() if doors} }"
     )
     rooms = {room for layer in LAYERS for room in layer}

@@ -73,12 +73,12 @@ from tests.house_rules import cycles, import_graph, namesakes, violations
         (
             "gitckpt/git/x.py",
             "import importlib\nimportlib.import_module(name)",
-            "imports gitckpt.<computed>, which is in no room",
+            "imports gitckpt.<computed>, which belongs to no room",
         ),
         (
             "gitckpt/git/x.py",
             "import gitckpt.attic.y",
-            "imports gitckpt.attic.y, which is in no room",
+            "imports gitckpt.attic.y, which belongs to no room",
         ),
         ("gitckpt/attic/x.py", "", "stands in no room"),
         ("gitckpt/attic.py", "", "stands in no room"),
@@ -179,7 +179,7 @@ from tests.house_rules import cycles, import_graph, namesakes, violations
         (
             "gitckpt/git/objects/__init__.py",
             '"""The objects."""',
-            "names no doors; where nobody is told",
+            "lists no public modules; without the list",
         ),
         (
             "gitckpt/store/records/__init__.py",

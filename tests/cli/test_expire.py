@@ -146,7 +146,7 @@ def test_an_interrupt_says_that_the_rest_goes_with_the_next(
     with monkeypatch.context() as patch:
         plant(patch, planted.UPDATE_REFS, interrupt)
         done = ckpt("remove", made[0], at=main_checkout)
-        said = "the removal was interrupted; to see what is left: git ckpt list"
+        said = "the removal was interrupted; to list the remaining checkpoints: git ckpt list"
         assert done == Outcome(130, "", f"warning: {said}\n\n")
         said = "the removal was interrupted; to finish it: git ckpt expire"
         assert ckpt(*everything, at=main_checkout) == Outcome(130, "", f"warning: {said}\n\n")

@@ -1,4 +1,4 @@
-"""`CatFileProcess` keeps a `git cat-file` process running and reads objects from it."""
+"""`CatFileProcess` reads objects from one running `git cat-file`."""
 
 from __future__ import annotations
 

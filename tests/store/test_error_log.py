@@ -31,7 +31,7 @@ def test_an_entry_is_bounded_and_keeps_both_ends(plain: Store, main_checkout: Ch
 def test_nobody_waits_for_a_pipe_in_its_place(plain: Store, main_checkout: Checkout) -> None:
     os.mkfifo(os.path.join(make_private_dir(plain), error_log.FILE))
     with pytest.raises(CkptError, match=r"cannot write .*/log: "):
-        error_log.append_to_log(checkpoints_of_store(plain).repository, "said to nobody")
+        error_log.append_to_log(checkpoints_of_store(plain).repository, "an entry")
 
 
 def test_a_short_entry_is_whole(plain: Store, main_checkout: Checkout) -> None:

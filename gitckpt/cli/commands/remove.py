@@ -57,7 +57,9 @@ def remove_checkpoints(
             if checkpoints:
                 store.remove(checkpoints)
         except KeyboardInterrupt:
-            terminal.warn("the removal was interrupted; to see what is left: git ckpt list")
+            terminal.warn(
+                "the removal was interrupted; to list the remaining checkpoints: git ckpt list"
+            )
             raise
         for checkpoint_id in checkpoints:
             terminal.out(checkpoint_id)

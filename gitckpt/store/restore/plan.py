@@ -86,7 +86,7 @@ class RestorePlan:
         return {path for path in self.skipped if not is_file(top, path)}
 
     def require_no_blocking_path(self) -> None:
-        """Raise `WorktreeError` if a path blocks the restore and is in no checkpoint."""
+        """Raise `WorktreeError` if a path blocks the restore and no checkpoint has it."""
         if blocking_paths := [*self.obstacles, *self.in_the_way]:
             names = join_first([decode_path(path) for path in blocking_paths])
             hint = "move these paths away, then run the command again; nothing was changed"

@@ -114,7 +114,7 @@ class SubmoduleRemoval:
             top = os.path.dirname(top)
 
     def _list_files(self, submodule_store: Checkpoints, checkpoint: Checkpoint) -> list[bytes]:
-        """List a submodule's files; raise `_SubmoduleStays` if one is in no checkpoint."""
+        """List a submodule's files; raise `_SubmoduleStays` if no checkpoint has one."""
         repository, captured = submodule_store.repository, checkpoint.worktree
         top = os.fsencode(repository.worktree or "")
         if not os.path.isfile(os.path.join(top, b".git")):
@@ -144,7 +144,7 @@ class SubmoduleRemoval:
             for file in [full_paths[name] for name in [*file_names, *link_names]]:
                 path = os.path.relpath(file, top)
                 if path not in captured_paths:
-                    raise _SubmoduleStays(f"its file {decode_path(path)} is in no checkpoint")
+                    raise _SubmoduleStays(f"no checkpoint has its file {decode_path(path)}")
                 files.append(file)
         return files
 

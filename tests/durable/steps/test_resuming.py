@@ -71,7 +71,7 @@ class TestPlans:
             "### Task 1: All\n- [x] **Step 1: a**\n- [X] Step 2\n### Task 2: Some\n"
             "- [x] a\n- [ ] b\n"
             "### Task 3: None\n- [ ] a\n### Task 4: Stuck\n- [x] a\n- [!] b\n### Task 5: "
-            "of which nothing is known\n## More\n- [ ] loose\n"
+            "without a status\n## More\n- [ ] loose\n"
         )
         assert tasks(text) == [
             ("1", "Task 1: All", "x", 1),

@@ -50,7 +50,7 @@ class TestMovedUp:
     ) -> None:
         main_checkout.git("update-ref", "-d", HEAD)
         heads = checkpoints_of_store(make_store(main_checkout)).heads
-        assert (heads.run_exists(RUN), heads.run_exists("20270115-080001-nobody")) == (True, False)
+        assert (heads.run_exists(RUN), heads.run_exists("20270115-080001-missing")) == (True, False)
         assert main_checkout.refs(HEAD) == {HEAD: chain[2]}
 
     def test_one_that_is_there_is_not_looked_after_by_the_way(
@@ -110,7 +110,7 @@ class TestMovedUp:
             set_head(main_checkout, chain[1])
             with pytest.raises(RefMoved):
                 update(updates)  # type: ignore[arg-type]
-            raise RefMoved("somebody was faster")
+            raise RefMoved("another writer was faster")
 
         monkeypatch.setattr(heads._refs, "apply_updates", outrun)
         heads.move_head_up(RUN)

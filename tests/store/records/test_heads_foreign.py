@@ -78,7 +78,7 @@ class TestWritten:
     def test_of_none_nothing(self, plain: Store, runs: Runs) -> None:
         store = checkpoints_of_store(plain)
         assert (
-            module.list_run_checkpoints(store.index, store.repository, "20270115-080009-nobody")
+            module.list_run_checkpoints(store.index, store.repository, "20270115-080009-missing")
             == []
         )
 
@@ -86,7 +86,7 @@ class TestWritten:
 class TestNewest:
     """`newest` returns the first checkpoint of `chain` with fewer queries."""
 
-    @pytest.mark.parametrize("run", [RUN, OTHER, "20270115-080009-nobody"])
+    @pytest.mark.parametrize("run", [RUN, OTHER, "20270115-080009-missing"])
     def test_is_the_first_of_what_was_written(self, plain: Store, runs: Runs, run: str) -> None:
         store = checkpoints_of_store(plain)
         newest = {RUN: runs.ours[1], OTHER: runs.others[1]}.get(run)
@@ -113,7 +113,7 @@ class TestNewest:
     def test_of_several_in_one_go(self, plain: Store, runs: Runs) -> None:
         store = checkpoints_of_store(plain)
         found = module.find_newest_by_run(
-            store.index, store.repository, {OTHER, RUN, "20270115-080009-nobody"}
+            store.index, store.repository, {OTHER, RUN, "20270115-080009-missing"}
         )
         assert {run: entry.oid for run, entry in found.items()} == {
             RUN: runs.ours[1],
@@ -134,17 +134,17 @@ class TestRead:
 
     def test_of_none(self, plain: Store, runs: Runs) -> None:
         with pytest.raises(NotFoundError) as caught:
-            checkpoints_of_store(plain).heads.read_head("20270115-080009-nobody")
+            checkpoints_of_store(plain).heads.read_head("20270115-080009-missing")
         said = caught.value
         assert (said.message, said.hint) == (
-            "no run 20270115-080009-nobody",
+            "no run 20270115-080009-missing",
             "list the runs: git ckpt runs",
         )
 
     def test_whose_it_is(self, plain: Store, main_checkout: Checkout, runs: Runs) -> None:
         heads = checkpoints_of_store(plain).heads
         found = [
-            heads.is_head_local(run) for run in (RUN, OTHER, "20270115-080009-nobody", "../runs")
+            heads.is_head_local(run) for run in (RUN, OTHER, "20270115-080009-missing", "../runs")
         ]
         main_checkout.git("update-ref", HEAD, runs.fetched)
         assert [*found, heads.is_head_local(RUN)] == [True, False, False, False, False]

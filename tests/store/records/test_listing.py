@@ -17,7 +17,7 @@ class TestFilters:
     def commits(self, store: Store, checkout: Checkout) -> list[str]:
         """Make seven checkpoints on two commits, and return the commits.
 
-        Checkpoints 1 to 3 are in a run, 4 to 6 in none, and 7 is in another run.
+        Checkpoints 1 to 3 are in a run, 4 to 6 outside of runs, and 7 is in another run.
         """
         first = checkout.git("rev-parse", "HEAD")
         run = store.record("plan-started", {}, start="one").run

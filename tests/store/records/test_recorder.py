@@ -97,7 +97,7 @@ def tries(plain: Store, monkeypatch: pytest.MonkeyPatch) -> Callable[[Attempt], 
 
 def outrun(times: int, error: Exception | None = None) -> Attempt:
     """Fail the first `times` transactions."""
-    left = [error or RefMoved("somebody was faster")] * times
+    left = [error or RefMoved("another writer was faster")] * times
 
     def interfere(updates: list[RefUpdate]) -> None:
         if left:
@@ -143,8 +143,8 @@ class TestWhatItBeginsWith:
     ) -> None:
         main_checkout.git("update-ref", FENCE, "HEAD")
         before = main_checkout.refs()
-        fence = Fence(UsageError("somebody else drives it"))
-        with pytest.raises(UsageError, match=r"^somebody else drives it$"):
+        fence = Fence(UsageError("another process drives it"))
+        with pytest.raises(UsageError, match=r"^another process drives it$"):
             checkpoints_of_store(plain).record("a-complete", {}, guard=fence)
         assert (fence.checked, main_checkout.refs()) == (1, before)
 
@@ -259,7 +259,7 @@ class TestTries:
         monkeypatch.setattr(recorder, "PATIENCE", 0.0)
         before = main_checkout.refs()
         seen = tries(outrun(9))
-        with pytest.raises(RefMoved, match=r"^somebody was faster$"):
+        with pytest.raises(RefMoved, match=r"^another writer was faster$"):
             plain.record("a-complete", {})
         assert (len(seen), main_checkout.refs()) == (1, before)
 
@@ -323,7 +323,7 @@ class TestTries:
             if len(seen) == 2:
                 main_checkout.git("update-ref", f"refs/checkpoints/{ONE}", "HEAD")
             if len(seen) == 1:
-                raise RefMoved("somebody was faster")
+                raise RefMoved("another writer was faster")
 
         seen: list[list[str]] = tries(overtake)
         with pytest.raises(UsageError, match=f"^a checkpoint {ONE} exists already$"):

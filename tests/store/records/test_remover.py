@@ -327,9 +327,9 @@ class TestAgainstOthers:
         ref: str = "",
         error: Exception | None = None,
     ) -> None:
-        """Fail the first `times` transactions, or those that change `ref`."""
+        """Fail the first `times` transactions; with `ref`, only transactions that change it."""
         refs = checkpoints_of_store(store).refs
-        update, left = refs.apply_updates, [error or RefMoved("somebody was faster")] * times
+        update, left = refs.apply_updates, [error or RefMoved("another writer was faster")] * times
 
         def fail(updates: list[RefUpdate], *steps: Callable[[], None]) -> None:
             if left and (not ref or ref in [each.ref for each in updates]):

@@ -29,13 +29,13 @@ from tests.system.faults.view import View, worktree_files
 from tests.system.power import scenarios
 
 LOST = "lost: "
-"""The first word of each violation about a lost or changed acknowledged checkpoint."""
+"""The first word of a violation that concerns an acknowledged checkpoint."""
 
 _HALF_WRITTEN = re.compile(r"objects/[^/]+/tmp_obj_\w+")
 _HALF_MADE = re.compile(r"error: worktrees/[^/]+/HEAD: detached HEAD points at nothing$")
-"""Git's complaint about a worktree whose creation was killed, until it is repaired.
+"""The complaint of `git fsck` about a worktree whose creation was killed.
 
-The worktree's own HEAD names no commit for a moment.
+Its HEAD names no commit yet; the next command repairs that.
 """
 
 PATIENCE = 60
@@ -231,7 +231,7 @@ class Judge:
         if ended.code < 0:
             found.append(f"it died of signal {-ended.code}: {ended.err}")
         if ended.code == 3 or "Traceback" in ended.err or "this is a bug" in ended.err:
-            found.append(f"it ended with {ended.code}, as if nobody had foreseen that: {ended.err}")
+            found.append(f"it ended with {ended.code}, as after an unexpected error: {ended.err}")
         elif ended.code > 0 and self._operation.is_report and ended.out:
             pass  # the operation reports damage, and there is some
         elif ended.code > 0 and "error: " not in ended.err:

@@ -206,11 +206,11 @@ def test_whoever_fails_says_so(trial: Trial) -> None:
         (Ended(1, "", "error: x\n"), "said not what to do next"),
         (
             Ended(3, "", "error: this is a bug in gitckpt: x\nhint: y\n"),
-            "as if nobody had foreseen that",
+            "as after an unexpected error",
         ),
         (
             Ended(1, "", "Traceback (most recent call last):\nerror: x\nhint: y\n"),
-            "as if nobody had foreseen that",
+            "as after an unexpected error",
         ),
         (Ended(-11, "", ""), "died of signal 11"),
         (Ended(0, "", ""), None),
