@@ -159,6 +159,7 @@ KITS = (
             "OPENCODE_CONFIG": "@HOME/opencode.json",
             "OPENCODE_DISABLE_AUTOUPDATE": "1",
             "OPENCODE_DISABLE_MODELS_FETCH": "1",
+            "npm_config_fetch_retries": "0",  # of a library that it would install for plugins
         },
         {"opencode.json": json.dumps(_OPENCODE)},
         _tool("bash", "command", description="as the script says"),
