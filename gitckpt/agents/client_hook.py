@@ -71,7 +71,7 @@ def _advice(event: HookEvent, checkpoint: Checkpoint) -> dict[str, object]:
     if event.client != "claude":  # no other client is known to take a text before a tool
         return {}
     short = checkpoint.id[:8]
-    text = f"gitckpt saved the files as {short}; undo the command with: git ckpt restore {short}"
+    text = f"the files are saved as {short}; to undo the command: git ckpt restore {short}"
     if checkpoint.worktree is not None and checkpoint.worktree.degraded:
         text = f"gitckpt could not save the files: {checkpoint.worktree.degraded}"
     return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "additionalContext": text}}

@@ -12,13 +12,18 @@ from collections.abc import Mapping
 
 from gitckpt.agents import settings_file
 from gitckpt.model.errors import CkptError, UsageError
-from gitckpt.model.values import dataclass
+from gitckpt.model.values import dataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from gitckpt.git.repository import Repository
+
 _SECONDS = 30  # after which a client goes on without its hook
+
+LOCAL, PROJECT, USER = SCOPES = "local", "project", "user"
+_EXCLUDE_COMMENT = "# git ckpt agent install\n"
 
 _PLUGIN_FILE = "plugin/gitckpt.js"
 _PLUGIN = """\
@@ -68,16 +73,18 @@ class HookClient:
     name: str
     project_file: str  # of its settings, relative to the top of the worktree
     user_file: str  # the same for all projects, relative to the home directory
+    local_file: str = ""  # of one's own settings for a project; "" for `project_file`
     # Event -> the tools that it is called for; "" for an event without tools.
-    events: Mapping[str, str]
+    events: Mapping[str, str] = field(default_factory=dict)
     time_unit: int = 1  # of a time limit, in parts of a second
     consent: str = ""  # what the user still has to do
     home_variable: str = ""  # an environment variable with the directory of `user_file`
 
-    def path(self, top: str | None) -> str:
-        """Return the settings file of the project at `top`, or of the user if None."""
-        if top is not None:
-            return os.path.join(top, self.project_file)
+    def path(self, scope: str, top: str) -> str:
+        """Return the settings file of a scope in the worktree at `top`."""
+        if scope != USER:
+            has_own = scope == LOCAL and self.local_file
+            return os.path.join(top, self.local_file if has_own else self.project_file)
         directory = os.environ.get(self.home_variable) if self.home_variable else None
         if directory:
             return os.path.join(directory, os.path.basename(self.user_file))
@@ -114,6 +121,7 @@ CLIENTS = {
             "claude",
             ".claude/settings.json",
             ".claude/settings.json",
+            ".claude/settings.local.json",
             _TURNS,
             home_variable="CLAUDE_CONFIG_DIR",
         ),
@@ -121,7 +129,7 @@ CLIENTS = {
             "codex",
             ".codex/hooks.json",
             ".codex/hooks.json",
-            _TURNS,
+            events=_TURNS,
             consent=_CODEX_CONSENT,
             home_variable="CODEX_HOME",
         ),
@@ -129,13 +137,11 @@ CLIENTS = {
             "gemini",
             ".gemini/settings.json",
             ".gemini/settings.json",
-            _GEMINI,
+            events=_GEMINI,
             time_unit=1000,
             consent=_GEMINI_CONSENT,
         ),
-        HookClient(
-            "opencode", ".opencode/plugin/gitckpt.js", ".config/opencode/plugin/gitckpt.js", {}
-        ),
+        HookClient("opencode", ".opencode/plugin/gitckpt.js", ".config/opencode/plugin/gitckpt.js"),
     )
 }
 
@@ -182,11 +188,43 @@ def write(path: str, text: str | None) -> None:
         raise CkptError(f"cannot write {path}: {error.strerror}") from None
 
 
+def is_tracked(repository: Repository, path: str) -> bool | None:
+    """Return whether git tracks a settings file; None if it ignores the file."""
+    options = ("-t", "-z", "--cached", "--others", "--exclude-standard")
+    output = repository.git.run("--literal-pathspecs", "ls-files", *options, "--", path).out
+    return None if not output else not output.startswith(b"? ")
+
+
+def exclude(repository: Repository, top: str, path: str) -> None:
+    """Have git ignore a file below `top`, so that `git clean` leaves it in place."""
+    file = os.path.join(repository.common_dir, "info", "exclude")
+    write(file, _exclude_entry(top, path) + (read(file) or ""))
+
+
+def include(repository: Repository, top: str, path: str) -> None:
+    """Remove what `exclude` has added."""
+    file = os.path.join(repository.common_dir, "info", "exclude")
+    text = read(file)
+    if text is not None and _exclude_entry(top, path) in text:
+        write(file, text.replace(_exclude_entry(top, path), "", 1) or None)
+
+
+def _exclude_entry(top: str, path: str) -> str:
+    return f"{_EXCLUDE_COMMENT}/{os.path.relpath(path, top)}\n"
+
+
 def is_installed(client: HookClient, path: str) -> bool:
     text = read(path)
     if text is None:
         return False
     return _is_own_plugin(text) if not client.events else f"{settings_file.COMMAND} " in text
+
+
+def find_installed(client: HookClient, top: str | None, beside: str = "") -> str | None:
+    """Return the first settings file with hooks, other than `beside`; None without one."""
+    scopes = SCOPES if top is not None else (USER,)
+    paths = [client.path(scope, top or "") for scope in scopes]
+    return next((path for path in paths if path != beside and is_installed(client, path)), None)
 
 
 def _is_own_plugin(text: str) -> bool:

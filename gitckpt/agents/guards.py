@@ -36,6 +36,14 @@ _GIT_READERS = (
     *("merge-base", "name-rev", "rev-list", "rev-parse", "shortlog", "show", "show-ref"),
     *("status", "var", "version", "whatchanged"),
 )
+# Subcommands of git that can take uncommitted work, or commits without another ref. Others are
+# guarded as well: this list decides only when a person or an agent is told of a checkpoint.
+DESTRUCTIVE = (
+    *("am", "apply", "bisect", "branch", "checkout", "checkout-index", "cherry-pick", "clean"),
+    *("filter-branch", "gc", "merge", "mv", "prune", "pull", "read-tree", "rebase", "reflog"),
+    *("reset", "restore", "revert", "rm", "sparse-checkout", "stash", "submodule", "switch"),
+    *("tag", "update-ref", "worktree"),
+)
 # A redirection, an expansion or a second command.
 _NOT_PLAIN = re.compile(r"[<>|;&`$()\n\r\\]")
 # Options of git's readers that write a file or run a program, also abbreviated and bundled.
@@ -57,6 +65,12 @@ def only_reads(command: str) -> bool:
         return words[0] in _READERS
     is_reader = len(words) > 1 and words[1] in _GIT_READERS
     return is_reader and not any(_WRITING.match(word) for word in words)
+
+
+def is_destructive(command: str) -> bool:
+    """Return whether a command deletes files or calls a destructive subcommand of git."""
+    words = set(words_of(command))
+    return "rm" in words or ("git" in words and not words.isdisjoint(DESTRUCTIVE))
 
 
 def words_of(command: str) -> list[str]:
@@ -81,7 +95,10 @@ def protect(
     save: Callable[[str], Checkpoint | None],
     agent: str | None = None,
 ) -> Checkpoint | None:
-    """Save what a command may destroy; return the new checkpoint of this worktree.
+    """Save what a command may destroy; return the checkpoint that has the changed files.
+
+    Returns None if no file has changed. Also if the last checkpoint has the changes, unless the
+    command is destructive.
 
     Args:
         command: the shell command that is about to run.
@@ -94,9 +111,12 @@ def protect(
         return None
     message = secrets.mask_text(f"before: {' '.join(command.split())}")[:MAX_MESSAGE]
     saved = None
-    is_inside = store.repository.worktree is not None
-    if is_inside and store.unchanged() is None and not store.is_clean():
-        saved = save(message)
+    if store.repository.worktree is not None:
+        last = store.unchanged()
+        if last is None:
+            saved = save(message) if not store.is_clean() else None
+        elif last.worktree is not None and last.worktree.dirty and is_destructive(command):
+            saved = last
     for keep in (keep_commits, capture_other_worktrees):
         try:
             keep(store, command, directory, message, agent)
@@ -108,8 +128,8 @@ def protect(
 def guard(user_store: Store, command: str) -> Checkpoint | None:
     """Keep what a command may destroy that is about to run in the current directory.
 
-    Returns the new checkpoint; None if the files are as in the last one, or if the command only
-    reads. The checkpoint has no files if the time limit passed: see `Worktree.degraded`.
+    Returns what `protect` does. The checkpoint has no files if the time limit passed: see
+    `Worktree.degraded`.
     """
     store = checkpoints_of_store(user_store)
     return protect(store, command, os.getcwd(), lambda message: _save(store, message))

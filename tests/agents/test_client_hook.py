@@ -58,6 +58,19 @@ def test_without_a_change_a_turn_is_noted_and_a_guard_records_nothing(checkout: 
     assert set(checkout.refs("refs/ckpt/trees").values()) == set(trees.values())
 
 
+def test_the_agent_is_told_of_the_last_checkpoint_before_a_destructive_command(
+    checkout: Checkout,
+) -> None:
+    call_hook("PreToolUse", checkout, **bash("git clean -fd"))
+    checkout.write("README", "changed\n")
+    call_hook("UserPromptSubmit", checkout, prompt="Tidy up")
+    answer = call_hook("PreToolUse", checkout, **bash("cd . && git reset --hard"))
+    with Store.open(checkout.path) as store:
+        (begin,) = store.list()
+    advice = f"the files are saved as {begin.id[:8]}; to undo the command: git ckpt restore"
+    assert advice in answer["hookSpecificOutput"]["additionalContext"]
+
+
 def test_commands_that_only_read_are_let_through_without_a_look(checkout: Checkout) -> None:
     checkout.write("README", "changed\n")
     assert call_hook("PreToolUse", checkout, **bash("git status --short")) == {}

@@ -18,10 +18,11 @@ FILES = {
     "gemini": ".gemini/settings.json",
     "opencode": ".opencode/plugin/gitckpt.js",
 }
+OWN_FILES = {**FILES, "claude": ".claude/settings.local.json"}
 
 
 @pytest.mark.parametrize("client", FILES)
-@pytest.mark.parametrize("scope", ["project", "user"])
+@pytest.mark.parametrize("scope", ["local", "project", "user"])
 def test_install_and_uninstall_leave_no_trace(
     ckpt: Ckpt,
     checkout: Checkout,
@@ -33,39 +34,69 @@ def test_install_and_uninstall_leave_no_trace(
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
         monkeypatch.delenv(name, raising=False)
-    options = ["--user"] if scope == "user" else []
+    options = [] if scope == "local" else [f"--{scope}"]
     top = tmp_path if scope == "user" else checkout.path
-    name = FILES[client].replace(".opencode", ".config/opencode" if options else ".opencode")
+    name = (OWN_FILES if scope == "local" else FILES)[client]
+    if scope == "user":
+        name = name.replace(".opencode", ".config/opencode")
+    excluded = checkout.path / checkout.git("rev-parse", "--git-path", "info/exclude")
+    excluded.parent.mkdir(exist_ok=True)
+    excluded.write_text("mine")
     assert ckpt("agent", "install", client, *options, at=checkout).code == 0
     text = (top / name).read_text()
     assert "hook agent" in text or '"hook", "agent"' in text
     again = ckpt("agent", "install", client, *options, at=checkout)
     assert "already installed" in again.err
     status = ckpt("agent", "status", client, at=checkout).out.splitlines()
-    assert [line.split("\t")[2] for line in status] == (
-        ["none", "installed"] if options else ["installed", "none"]
-    )
+    states = {line.split("\t")[1]: line.split("\t")[2] for line in status}
+    listed = scope if scope in states else "project"
+    assert states == {name: "installed" if name == listed else "none" for name in states}
     assert ckpt("agent", "uninstall", client, *options, at=checkout).code == 0
     assert not (top / name).exists()
+    assert excluded.read_text() == "mine"
+
+
+def test_git_clean_and_reset_leave_the_hooks(ckpt: Ckpt, checkout: Checkout) -> None:
+    ckpt("agent", "install", *FILES, at=checkout)
+    assert checkout.git("status", "--porcelain") == ""
+    checkout.git("reset", "-q", "--hard")
+    checkout.git("clean", "-fdq")
+    for name in OWN_FILES.values():
+        assert (checkout.path / name).exists()
+
+
+def test_hooks_that_git_would_remove_are_to_be_committed(ckpt: Ckpt, checkout: Checkout) -> None:
+    checkout.commit("settings", **{".gemini/settings.json": "{}\n"})
+    tracked = ckpt("agent", "install", "gemini", at=checkout)
+    shared = ckpt("agent", "install", "claude", "--project", at=checkout)
+    assert "gemini: commit .gemini/settings.json, so that git keeps the hooks" in tracked.err
+    assert "claude: commit .claude/settings.json, so that git keeps the hooks" in shared.err
+
+
+def test_hooks_are_installed_in_one_place(ckpt: Ckpt, checkout: Checkout) -> None:
+    ckpt("agent", "install", "claude", at=checkout)
+    again = ckpt("agent", "install", "claude", "--project", at=checkout)
+    assert "claude: already installed in .claude/settings.local.json" in again.err
+    assert not (checkout.path / ".claude/settings.json").exists()
 
 
 def test_settings_of_the_user_are_kept(ckpt: Ckpt, checkout: Checkout) -> None:
     text = '{\n  // mine\n  "permissions": {"allow": ["Bash(ls)"]},\n}\n'
     settings = checkout.write(".claude/settings.json", text)
     settings.chmod(0o600)
-    preview = ckpt("agent", "install", "claude", "--dry-run", at=checkout)
+    preview = ckpt("agent", "install", "claude", "--project", "--dry-run", at=checkout)
     assert "UserPromptSubmit" in preview.out
     assert settings.read_text() == text
-    ckpt("agent", "install", "claude", at=checkout)
+    ckpt("agent", "install", "claude", "--project", at=checkout)
     assert "// mine" in settings.read_text()
     assert settings.stat().st_mode & 0o777 == 0o600
-    ckpt("agent", "uninstall", "claude", at=checkout)
+    ckpt("agent", "uninstall", "claude", "--project", at=checkout)
     assert settings.read_text() == text
 
 
 def test_a_file_that_is_not_json_stays_as_it_is(ckpt: Ckpt, checkout: Checkout) -> None:
     settings = checkout.write(".claude/settings.json", "not JSON")
-    done = ckpt("agent", "install", "claude", at=checkout)
+    done = ckpt("agent", "install", "claude", "--project", at=checkout)
     assert (done.code, settings.read_text()) == (2, "not JSON")
     assert ".claude/settings.json is not JSON" in done.err
 

@@ -11,14 +11,16 @@ from gitckpt.model.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from gitckpt.agents.clients import HookClient
     from gitckpt.agents.turn_list import ChangedFile, Turn
+    from gitckpt.store.store import Store
 
 _ACTIONS = ("install", "uninstall", "status")
 _COLUMNS = ("TURN", "AGE", "AGENT", "FILES", "GUARDS", "PROMPT")
+_SHORT_NAME = 6  # characters at least
 _STATUS_COLUMNS = ("CLIENT", "SCOPE", "HOOKS", "FILE")
 
 
@@ -26,7 +28,8 @@ _STATUS_COLUMNS = ("CLIENT", "SCOPE", "HOOKS", "FILE")
 ACTION  One of install, uninstall and status.
 [CLIENT…]  claude, codex, gemini or opencode.  [default: the installed ones]
 --all  All four clients, installed or not.
---user  In the settings of the user, for all projects, instead of this project's.
+--user  In the settings for all repositories, instead of your own for this one.
+--project  In the settings of this project that its repository shares.
 --dry-run  Print what would be written.
 """)
 def agent(
@@ -34,6 +37,7 @@ def agent(
     names: list[str] | None = None,
     all_: bool = False,
     user: bool = False,
+    project: bool = False,
     dry_run: bool = False,
 ) -> None:
     """Protect the work of agents: record each turn, and guard each shell command.
@@ -46,21 +50,48 @@ def agent(
     options.require_one_of("action", action, _ACTIONS)
     problem = f"--dry-run needs install or uninstall, not {action}"
     options.refuse_if(dry_run and action == "status", problem, "run: git ckpt agent status")
+    options.refuse_if(user and project, "--project excludes --user", "leave out one of them")
+    scope = clients.USER if user else clients.PROJECT if project else clients.LOCAL
     chosen = _chosen(names or [], all_=all_ or (action == "status" and not names))
     with open_store() as store:
         top = store.worktree
-    if top is None and not user:
-        raise UsageError("a bare repository has no settings of a project", hint="add --user")
-    if action == "status":
-        _print_status(chosen, top)
+        if top is None and not user:
+            raise UsageError("a bare repository has no settings of a project", hint="add --user")
+        if action == "status":
+            _print_status(chosen, top)
+            return
+        for client in chosen:
+            path = client.path(scope, top or "")
+            if action == "install" and (other := clients.find_installed(client, top, path)):
+                shown = terminal.shorter_path(other)  # a second hook would record each turn twice
+                terminal.remark(f"{client.name}: already installed in {shown}")
+                continue
+            old = clients.read(path)
+            new = client.installed(old, path) if action == "install" else None
+            if action == "uninstall" and old is not None:
+                new = client.uninstalled(old, path)
+            _write(client, path, old, new, action, dry_run=dry_run)
+            if not dry_run and not user and top is not None:
+                _protect(store, client, top, path, action, shared=project)
+
+
+def _protect(
+    store: Store, client: HookClient, top: str, path: str, action: str, *, shared: bool
+) -> None:
+    """Have `git clean` and `git reset` leave the hooks in place, or say that they do not."""
+    from gitckpt.agents import clients
+    from gitckpt.store.store import checkpoints_of_store
+
+    repository = checkpoints_of_store(store).repository
+    if action == "uninstall":
+        clients.include(repository, top, path)
         return
-    for client in chosen:
-        path = client.path(None if user else top)
-        old = clients.read(path)
-        new = client.installed(old, path) if action == "install" else None
-        if action == "uninstall" and old is not None:
-            new = client.uninstalled(old, path)
-        _write(client, path, old, new, action, dry_run=dry_run)
+    is_tracked = clients.is_tracked(repository, path)
+    if is_tracked is False and not shared:
+        clients.exclude(repository, top, path)
+    elif is_tracked is not None:
+        name = terminal.shorter_path(path)
+        terminal.remark(f"{client.name}: commit {name}, so that git keeps the hooks")
 
 
 def _chosen(names: Sequence[str], *, all_: bool) -> list[HookClient]:
@@ -105,10 +136,12 @@ def _print_status(chosen: Sequence[HookClient], top: str | None) -> None:
 
     rows = []
     for client in chosen:
-        for scope, directory in (("project", top), ("user", None)):
-            if scope == "project" and directory is None:
+        for scope in clients.SCOPES:
+            if scope != clients.USER and top is None:
                 continue
-            path = client.path(directory)
+            if scope == clients.LOCAL and not client.local_file:
+                continue  # the same file as that of the project
+            path = client.path(scope, top or "")
             state = "installed" if clients.is_installed(client, path) else "none"
             rows.append((client.name, scope, state, terminal.shorter_path(path)))
     terminal.out_rows(_STATUS_COLUMNS, rows)
@@ -138,15 +171,41 @@ def turns(session: str | None = None, limit: int | None = None, as_json: bool = 
             parts = zip(found, changes, states, strict=True)
             terminal.out_json({"turns": [_as_json(*part) for part in parts]})
             return
+        is_installed = found or _has_hooks(store.worktree)
     if not found:
-        terminal.remark("no turns yet; to record those of agents: git ckpt agent install")
-    rows = [_row(turn, files) for turn, files in zip(found, changes, strict=True)]
+        advice = "start the agent" if is_installed else "git ckpt agent install"
+        terminal.remark(f"no turns yet; to record those of agents: {advice}")
+    names = _short_names(list(dict.fromkeys(turn.run for turn in found)))
+    rows = [_row(turn, files, names) for turn, files in zip(found, changes, strict=True)]
     terminal.out_rows(_COLUMNS, rows)
 
 
-def _row(turn: Turn, files: Sequence[ChangedFile]) -> tuple[str | None, ...]:
-    # For people without the date, as any unique part of the name will do.
-    name = turn.run.split("-", 2)[2] if terminal.is_terminal() else turn.run
+def _has_hooks(top: str | None) -> bool:
+    from gitckpt.agents import clients
+
+    return any(clients.find_installed(client, top) for client in clients.CLIENTS.values())
+
+
+def _short_names(runs: Sequence[str]) -> dict[str, str]:
+    """Return for each session the first words of its name that no other listed one has.
+
+    Without the date and the client: any unique part of a name is an address.
+    """
+    if not terminal.is_terminal():
+        return {run: run for run in runs}
+    names = {}
+    for run in runs:
+        words = run.split("-")[3:] or [run]
+        parts = ["-".join(words[:count]) for count in range(1, len(words) + 1)]
+        unique = [part for part in parts if sum(part in other for other in runs) == 1]
+        names[run] = next((part for part in unique if len(part) >= _SHORT_NAME), run)
+    return names
+
+
+def _row(
+    turn: Turn, files: Sequence[ChangedFile], names: Mapping[str, str]
+) -> tuple[str | None, ...]:
+    name = names[turn.run]
     added = sum(change.added or 0 for change in files)
     removed = sum(change.removed or 0 for change in files)
     count = f"{len(files)} +{added} -{removed}" if files else ""

@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 _LOST_COLUMNS = ("WORKTREE", "ID", "AGE", "FILES", "MESSAGE")
 _NOT_FOUND = 127  # the exit code of a shell for a missing program
 
-# Subcommands of git that can take uncommitted work, or commits without another ref.
-_DESTRUCTIVE = (
-    *("am", "apply", "bisect", "branch", "checkout", "checkout-index", "cherry-pick", "clean"),
-    *("filter-branch", "gc", "merge", "mv", "prune", "pull", "read-tree", "rebase", "reflog"),
-    *("reset", "restore", "revert", "rm", "sparse-checkout", "stash", "submodule", "switch"),
-    *("tag", "update-ref", "worktree"),
-)
 _POSIX = """\
 # Have git ckpt guard git commands that can destroy work: eval "$(git ckpt guard --shell {shell})"
 git() {{
@@ -93,9 +86,11 @@ def guard(paths: list[str] | None = None, shell: str | None = None, rm: bool = F
 
 
 def _functions(shell: str, *, rm: bool) -> str:
+    from gitckpt.agents.guards import DESTRUCTIVE
+
     if shell == "fish":
-        return _FISH.format(words=" ".join(_DESTRUCTIVE)) + (_FISH_RM if rm else "")
-    text = _POSIX.format(shell=shell, words="|".join(_DESTRUCTIVE))
+        return _FISH.format(words=" ".join(DESTRUCTIVE)) + (_FISH_RM if rm else "")
+    text = _POSIX.format(shell=shell, words="|".join(DESTRUCTIVE))
     return text + (_POSIX_RM if rm else "")
 
 
@@ -119,7 +114,7 @@ def _capture(command: Sequence[str]) -> None:
             terminal.warn(f"the files were not captured: {checkpoint.worktree.degraded}")
             return
         undo = f"undo with: git ckpt restore {checkpoint.id[:8]}"
-        terminal.remark(f"saved the files as {checkpoint.id[:8]}; {undo}")
+        terminal.remark(f"the files are saved as {checkpoint.id[:8]}; {undo}")
 
 
 def _replace_process(command: Sequence[str]) -> None:
