@@ -22,6 +22,9 @@ HOOK_OPTIONS = {"codex": "--dangerously-bypass-hook-trust"}
 RESUME = {"claude": "--resume {}", "codex": "resume {}", "opencode": "--session {}"}
 """The options that continue a conversation, before a final `-`."""
 
+MERGE = "git merge -q other"
+"""Ends with a conflict in plan.md."""
+
 DESTROY = "git reset -q --hard && git clean -fdq"
 
 
@@ -53,7 +56,7 @@ def listed(desk: Bench) -> list[dict[str, Any]]:
 
 
 def files(checkout: Checkout) -> dict[str, str]:
-    """Return the content of all files of a worktree, and its index.
+    """Return the content of all files of a worktree, its index and the commit that it merges.
 
     Without those that opencode puts beside its plugins and ignores.
     """
@@ -63,7 +66,9 @@ def files(checkout: Checkout) -> dict[str, str]:
         if path.is_file() and ".git" not in path.parts
     }
     found.pop(".opencode/.gitignore", None)
-    return {**found, "(index)": checkout.git("ls-files", "--stage")}
+    merge_head = checkout.path / ".git/MERGE_HEAD"
+    merged = merge_head.read_text() if merge_head.exists() else ""
+    return {**found, "(index)": checkout.git("ls-files", "--stage"), "(merged)": merged}
 
 
 def test_every_turn_of_a_real_client_can_be_taken_back(desk: Bench) -> None:
@@ -77,11 +82,15 @@ def test_every_turn_of_a_real_client_can_be_taken_back(desk: Bench) -> None:
     desk.call("agent", "install", kit.name, *scope)
     checkout.git("add", "--all")
     checkout.git("commit", "-q", "--allow-empty", "-m", "hooks of the agent")
+    checkout.git("switch", "-q", "-c", "other")
+    checkout.commit("theirs", **{"plan.md": "theirs\n"})
+    checkout.git("switch", "-q", "-")
+    checkout.commit("ours", **{"plan.md": "ours\n"})
     (checkout.path / "mine.txt").write_text("work of a person\n")
 
     models.scripts = {
         "TURN ONE": [
-            kit.shell("echo one > one.txt && echo staged > two.txt && git add two.txt"),
+            kit.shell(f"{MERGE}; echo one > one.txt; echo staged > two.txt; git add two.txt"),
             Turn("done"),
         ],
         "TURN TWO": [
@@ -112,7 +121,10 @@ def test_every_turn_of_a_real_client_can_be_taken_back(desk: Bench) -> None:
     guarded = next(guard for guard in turns[1]["guards"] if DESTROY in guard["message"])
     assert not (checkout.path / "mine.txt").exists()
 
+    assert files(checkout)["(merged)"] == ""
     lost = {**states[1], "one.txt": "one\nchanged\n"}
+    assert lost["(merged)"] == f"{checkout.git('rev-parse', 'other')}\n"
+    assert all(f" {stage}\tplan.md" in lost["(index)"] for stage in "123")
     for checkpoint, state in (
         (guarded["id"], lost),
         (turns[1]["before"], states[1]),
