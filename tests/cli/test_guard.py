@@ -96,12 +96,15 @@ def test_wrong_calls_are_refused(ckpt: Ckpt, checkout: Checkout, words: list[str
 
 
 def test_watch_records_when_files_settle(checkout: Checkout) -> None:
-    script = "import time\nfor n in range(3):\n open(f'file{n}', 'w').write('x')\n"
-    script += " time.sleep(0.1)\ntime.sleep(3)\nopen('last', 'w').write('x')\nraise SystemExit(5)"
+    script = (
+        "for n in 0 1 2; do echo x > file$n; sleep 0.1; done\n"
+        "until [ $(git for-each-ref refs/checkpoints | wc -l) = 2 ]; do sleep 0.1; done\n"
+        "echo x > last; exit 5"
+    )
     done = subprocess.run(
         [
             *(sys.executable, "-m", "gitckpt", "watch", "--every", "1s", "--"),
-            *(sys.executable, "-c", script),
+            *("sh", "-c", script),
         ],
         cwd=checkout.path,
         env=os.environ | {"PYTHONPATH": str(PROJECT)},
