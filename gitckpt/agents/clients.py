@@ -221,7 +221,7 @@ def is_installed(client: HookClient, path: str) -> bool:
 
 
 def find_installed(client: HookClient, top: str | None, beside: str = "") -> str | None:
-    """Return the first settings file with hooks, other than `beside`; None without one."""
+    """Return the first settings file with hooks, except `beside`; None without one."""
     scopes = SCOPES if top is not None else (USER,)
     paths = [client.path(scope, top or "") for scope in scopes]
     return next((path for path in paths if path != beside and is_installed(client, path)), None)

@@ -95,7 +95,7 @@ def protect(
     save: Callable[[str], Checkpoint | None],
     agent: str | None = None,
 ) -> Checkpoint | None:
-    """Save what a command may destroy; return the checkpoint that has the changed files.
+    """Save what a command may destroy; return the checkpoint that has the files.
 
     Returns None if no file has changed. Also if the last checkpoint has the changes, unless the
     command is destructive.

@@ -78,7 +78,7 @@ def agent(
 def _protect(
     store: Store, client: HookClient, top: str, path: str, action: str, *, shared: bool
 ) -> None:
-    """Have `git clean` and `git reset` leave the hooks in place, or say that they do not."""
+    """Have git leave the hooks in place, or say that it does not."""
     from gitckpt.agents import clients
     from gitckpt.store.store import checkpoints_of_store
 
@@ -187,7 +187,7 @@ def _has_hooks(top: str | None) -> bool:
 
 
 def _short_names(runs: Sequence[str]) -> dict[str, str]:
-    """Return for each session the first words of its name that no other listed one has.
+    """Return the first words of each name that no other listed session has.
 
     Without the date and the client: any unique part of a name is an address.
     """
