@@ -31,7 +31,10 @@ def print_diagnosis(as_json: bool = False) -> int:
     if as_json:
         finding_keys = "code object sentence cure"
         documents = [terminal.pick_fields(finding, finding_keys) for finding in findings]
-        terminal.out_json({"gitckpt": __version__, **facts, "findings": documents})
+        advice = list(diagnosis.advice)
+        terminal.out_json(
+            {"gitckpt": __version__, **facts, "findings": documents, "advice": advice}
+        )
     else:
         for name, value in {"gitckpt": __version__, **_facts_as_text(facts)}.items():
             label = f"{name.replace('_', ' ')}:"
@@ -40,6 +43,8 @@ def print_diagnosis(as_json: bool = False) -> int:
             terminal.out_finding(finding)
         if not findings:
             terminal.out("nothing is wrong")
+        for sentence in diagnosis.advice:
+            terminal.remark(sentence)
     return 1 if findings else 0
 
 
