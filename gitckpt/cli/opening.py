@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 from gitckpt.cli import terminal
@@ -76,7 +77,8 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
             printed_warnings.add(sentence)
             terminal.warn(sentence)
 
-    listener = Listener(warn_once, terminal.show_progress)
+    count = terminal.count_progress if sys.stderr.isatty() else None
+    listener = Listener(warn_once, terminal.show_progress, count)
     checkpoints = Checkpoints(repository, adapter="plumbing", ahead=index_copy, listener=listener)
     if index_copy is not None:
         checkpoints.refs.start_idle_process()

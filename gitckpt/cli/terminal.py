@@ -41,8 +41,27 @@ _UNSEEN = (
 )
 
 
+class _Counter:
+    """The progress of a task, and the time since it began to count."""
+
+    def __init__(self, task: str, count: int, total: int) -> None:
+        import time
+
+        self.task, self.count, self.total = task, count, total
+        self._first_count, self._start_time = count, time.monotonic()
+
+    def text(self, current_time: float) -> str:
+        text = f"{self.task}: {self.count:,} of {self.total:,}"
+        rate = (self.count - self._first_count) / max(current_time - self._start_time, 0.001)
+        if rate <= 0:
+            return text
+        left = times.age_text(int((self.total - self.count) / rate + 1) * times.MICRO)
+        return f"{text} ({rate:,.{0 if rate >= 10 else 1}f}/s, {left} left)"
+
+
 class TerminalState:
     progress_time = 0.0  # when the progress line was written (`time.monotonic`); 0 for none
+    counter: _Counter | None = None  # of the task that counts its files
     quiet = False
     is_asking = False  # no progress is shown over a question
 
@@ -198,8 +217,20 @@ def _clear_progress() -> None:
         show_progress("")
 
 
+def count_progress(task: str, count: int, total: int) -> None:
+    """Note the progress of a task, which `show_waiting` shows each second."""
+    counter = TerminalState.counter
+    if count >= total:
+        TerminalState.counter = None
+    elif counter is None or (counter.task, counter.total) != (task, total) or count < counter.count:
+        TerminalState.counter = _Counter(task, count, total)
+    else:
+        counter.count = count
+
+
 @contextlib.contextmanager
 def show_waiting(task: str) -> Iterator[None]:
+    """Show the task and its time or progress each second, if it takes so long."""
     if not sys.stderr.isatty() or TerminalState.quiet:
         yield
         return
@@ -214,7 +245,9 @@ def show_waiting(task: str) -> Iterator[None]:
             shown_time = TerminalState.progress_time
             if shown_time != last_shown_time and time.monotonic() - shown_time < _TICK:
                 continue  # the task itself shows progress
-            show_progress(f"… {task}: {time.monotonic() - start_time:.0f}s")
+            counter, current_time = TerminalState.counter, time.monotonic()
+            elapsed_text = f"{task}: {current_time - start_time:.0f}s"
+            show_progress(f"… {counter.text(current_time) if counter else elapsed_text}")
             last_shown_time = TerminalState.progress_time
 
     thread = threading.Thread(target=show_elapsed_time, daemon=True)
@@ -224,6 +257,7 @@ def show_waiting(task: str) -> Iterator[None]:
     finally:
         is_finished.set()
         thread.join()
+        TerminalState.counter = None
         _clear_progress()
 
 

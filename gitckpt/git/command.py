@@ -11,12 +11,13 @@ from gitckpt.model.errors import RepositoryError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     Args = Sequence[str]
     Codes = Sequence[int]
     Env = Mapping[str, str] | None
     Input = bytes | Iterable[bytes]
+    Counted = Callable[[int, int], object]  # receives the number of items done, and the total
 
 _MINIMUM = (2, 39)
 
@@ -59,6 +60,11 @@ _USER_VARIABLES = (
 )
 
 
+# Variables for progress lines: without a delay, and each on one line.
+_WITH_PROGRESS = {"GIT_PROGRESS_DELAY": "0", "COLUMNS": "80"}
+_PORTION = 4096  # bytes of paths that are written at once, and that git reads at once
+
+
 # Input of git's `-z --stdin`.
 def encode_paths(paths: Iterable[bytes]) -> bytes:
     return b"".join(path + b"\0" for path in paths)
@@ -84,10 +90,23 @@ class GitRunner:
         ok: Codes = (0,),
         locks: bool = False,
         deadline: float | None = None,
+        progress: Counted | None = None,
     ) -> ProcResult:
-        """Run a git command; raise `GitError` unless its exit code is in `ok`."""
+        """Run a git command; raise `GitError` unless its exit code is in `ok`.
+
+        `progress` receives the number of paths in `data` (see `encode_paths`) that git has read,
+        or without `data` the numbers in git's progress lines, if `args` make git print them.
+        """
+        if progress is None:
+            child = self._start_child(args, env, locks=locks, own_group=deadline is not None)
+            return self.wait_and_check(child, args, data=data, ok=ok, deadline=deadline)
+        counter, env = _ProgressCounter(progress), {**(env or {}), **_WITH_PROGRESS}
         child = self._start_child(args, env, locks=locks, own_group=deadline is not None)
-        return self.wait_and_check(child, args, data=data, ok=ok, deadline=deadline)
+        child.shrink_input_pipe(_PORTION)
+        portions = counter.count_paths(data)
+        return self.wait_and_check(
+            child, args, data=portions, ok=ok, deadline=deadline, counter=counter
+        )
 
     def stream_lines(
         self,
@@ -120,12 +139,16 @@ class GitRunner:
         ok: Codes = (0,),
         deadline: float | None = None,
         handle: Callable[[bytes], object] | None = None,
+        counter: _ProgressCounter | None = None,
     ) -> ProcResult:
+        handle_errors = None if counter is None else counter.count_in_lines
         try:
-            result = child.communicate(data, deadline, handle)
+            result = child.communicate(data, deadline, handle, handle_errors)
         except BaseException:
             child.terminate_and_close()  # after an interrupt, git would block on its output
             raise
+        if counter is not None:
+            result.err = counter.end(result.err)
         if result.code not in ok:
             raise GitError(args, result.code, result.error_text)
         return result
@@ -146,6 +169,38 @@ class GitRunner:
         if not locks:
             variables["GIT_OPTIONAL_LOCKS"] = "0"
         return Child([*self._prefix, *args], variables, own_group=own_group)
+
+
+class _ProgressCounter:
+    """Report how many files git has read or written so far."""
+
+    def __init__(self, progress: Counted) -> None:
+        import re  # only at a terminal
+
+        self._progress, self._total = progress, 0
+        title = rb"(?:Updating files|Filtering content)"
+        self._line = re.compile(title + rb": +\d+% \((\d+)/(\d+)\)[^\r\n]*[\r\n]?")
+
+    def count_paths(self, paths: bytes) -> Iterator[bytes]:
+        self._total, count, counted_end = paths.count(b"\0"), 0, 0
+        for start in range(0, len(paths), _PORTION):
+            read_end = max(start - 2 * _PORTION, 0)  # the pipe and git's buffer hold the rest
+            count += paths.count(b"\0", counted_end, read_end)
+            counted_end = read_end
+            self._progress(count, self._total)
+            yield paths[start : start + _PORTION]
+
+    def count_in_lines(self, errors: bytes) -> None:
+        # A line may be cut by the end of the chunk: the next line is as good.
+        if numbers := self._line.findall(errors):
+            count, self._total = map(int, numbers[-1])
+            self._progress(count, self._total)
+
+    def end(self, errors: bytes) -> bytes:
+        """Report the end, and return git's standard error without progress lines."""
+        if self._total:
+            self._progress(self._total, self._total)
+        return self._line.sub(b"", errors)
 
 
 def start_git_version() -> Child | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 
 from gitckpt.git import config
@@ -27,7 +27,7 @@ from gitckpt.model.values import dataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.command import GitRunner
+    from gitckpt.git.command import Counted, GitRunner
     from gitckpt.git.objects.writer import ObjectDatabase
 
 
@@ -328,7 +328,6 @@ _LARGE = 32 << 20  # bytes; larger contents are streamed
 _CHUNK = 1 << 20
 _EVERY = 1000
 _NAME_LENGTHS = (38, 62)  # of the files of loose objects: SHA-1, SHA-256
-Counted = Callable[[int, int], None]  # receives the number of objects read, and the total
 
 
 def find_unreadable(

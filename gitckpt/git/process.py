@@ -179,6 +179,16 @@ class Child:
                 if not chunk:
                     self._poll.unregister(fd)
 
+    def shrink_input_pipe(self, size: int) -> None:
+        """Let the pipe hold only `size` bytes that the process has not read yet, on Linux."""
+        import fcntl
+
+        if hasattr(fcntl, "F_SETPIPE_SZ"):
+            try:
+                fcntl.fcntl(self.stdin, fcntl.F_SETPIPE_SZ, size)
+            except OSError:  # only the progress is less exact
+                pass
+
     def write_and_close_input(self, data: bytes) -> None:
         """Write `data` and close stdin; call `communicate` for the result."""
         try:
@@ -192,12 +202,13 @@ class Child:
         data: bytes | Iterable[bytes] = b"",
         deadline: float | None = None,
         into: Callable[[bytes], object] | None = None,
+        handle_errors: Callable[[bytes], object] | None = None,
     ) -> ProcResult:
         """Write `data`, close stdin, wait for the process, and return its output.
 
         At `deadline`, on the clock of `time.monotonic`, kills the process group and raises
         `DeadlinePassed`. If `into` is given, it receives the output in chunks, and none is
-        returned.
+        returned. `handle_errors` receives each chunk of standard error, which is also returned.
         """
         output_chunks, error_chunks = [self._buffer[self._offset :]], [self._errors]
         parts = iter((data,) if isinstance(data, bytes) else data)
@@ -229,6 +240,8 @@ class Child:
                     into(chunk)
                 elif chunk:
                     (output_chunks if fd == self.stdout else error_chunks).append(chunk)
+                    if handle_errors is not None and fd == self.stderr:
+                        handle_errors(chunk)
                 else:
                     poll.unregister(fd)
                     open_pipe_count -= 1

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TypeAlias
 
+    from gitckpt.git.command import Counted
     from gitckpt.git.process import ProcResult
 
     ConfigEntries: TypeAlias = list[tuple[str, str, str]]  # file ("" for none), name, value
@@ -44,6 +45,18 @@ class Repository:
         self.cat_file = CatFileProcess(self.git)
         self.main: tuple[str | None] | None = None  # set by `administration.main_worktree`
         self.configuration: tuple[ConfigEntries, Stamps] | None = None  # cached by `config`
+        # Receives the name of a task, the number of files done, and the total.
+        self.progress: Callable[[str, int, int], object] | None = None
+
+    def counter(self, task: str, start: int = 0, total: int | None = None) -> Counted | None:
+        """Return a function that reports the progress of a task; None if it is not wanted.
+
+        `start` and `total` are for one of several calls: the items done before, and all items.
+        """
+        progress = self.progress
+        if progress is None:
+            return None
+        return lambda count, maximum: progress(task, start + count, total or maximum)
 
     @property
     def is_linked(self) -> bool:

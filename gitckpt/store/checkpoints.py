@@ -83,6 +83,7 @@ class Checkpoints:
         self._status: WorktreeStatus | None = None  # read by `unchanged`, for the next capture
         self._opening = allocate_lock()
         self._listener = listener or error_log.Listener()
+        repository.progress = self._listener.count
         self.clock = clock
         self.new_id = new_id
         self._has_written = self._has_removed = False

@@ -57,15 +57,19 @@ class Listener:
     """Receive messages for the user, on the thread that uses the `Store`.
 
     `tell` gets each warning. `progress` gets each new status line, which replaces the previous one;
-    "" clears the status.
+    "" clears the status. `count` gets the name of a task that reads or writes many files, the
+    number of files done, and the total; the task has ended when they are equal.
     """
 
     def __init__(
         self,
         tell: Callable[[str], object] = lambda _: None,
         progress: Callable[[str], object] = lambda _: None,
+        count: Callable[[str, int, int], object] | None = None,
     ) -> None:
         require_callable("tell", tell)
         require_callable("progress", progress)
+        require_callable("count", count, may_be_none=True)
         self.tell = tell
         self.progress = progress
+        self.count = count

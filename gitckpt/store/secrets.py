@@ -380,6 +380,7 @@ def has_masked_secrets(data: bytes) -> bool:
 # Suspects in the files of a snapshot.
 
 MOST = 1000  # suspects per snapshot: a dump can contain any number
+_PORTION = 100  # files between two reports of the progress
 
 
 def find_suspected_secrets(
@@ -393,10 +394,15 @@ def find_suspected_secrets(
     else:
         contents = ((path, stored.get(path, b"")) for path in paths)
     suspects: list[Suspect] = []
-    for path, content in contents:
+    progress = index.repository.counter("looking for secrets")
+    for count, (path, content) in enumerate(contents):
+        if progress is not None and count % _PORTION == 0:
+            progress(count, len(paths))
         if len(content) <= LARGEST and (hits := locate_hits(content)):
             hit_rows = [(hit.rule, line, secret) for hit, line, secret in hits]
             suspects += list_unsettled_suspects(index.repository, path, hit_rows)
+    if progress is not None:
+        progress(len(paths), len(paths))
     return tuple(sorted(suspects, key=lambda suspect: (suspect.path, suspect.line))[:MOST])
 
 

@@ -240,6 +240,85 @@ def test_what_takes_longer_than_a_second_says_so_at_a_terminal_alone(
     assert "…" not in done.out + done.err
 
 
+# Waits before git reads the rest of the paths, or after git's first progress line.
+SLOW_GIT = """#!/bin/sh
+case " $* " in
+*" update-index --add "*) {{ head -c 18000; sleep $READS; cat; }} | '{git}' "$@"; exit;;
+*" read-tree "*" -v "*|*" reset --no-quiet "*)
+    printf 'Updating files:  24%% (240/1000)\\rUpdating files:  30%% (300/1000)\\r' >&2
+    sleep $WRITES;;
+esac
+exec '{git}' "$@"
+"""
+
+
+@pytest.mark.long(but=["restore"])
+@pytest.mark.parametrize("command", ["save", "restore", "redo", "resume", "resume a commit"])
+def test_many_files_are_counted_at_a_terminal_alone(
+    main_checkout: Checkout, tmp_path: Path, spawn: Spawn, command: str
+) -> None:
+    git = tmp_path / "slow git"
+    git.write_text(SLOW_GIT.format(git=git_program()))
+    git.chmod(0o755)
+    env = {"GITCKPT_GIT": str(git), "NO_COLOR": "1", "READS": "0", "WRITES": "0"}
+    for content in ("committed", "changed"):
+        for number in range(1000):
+            main_checkout.write(f"directory/a file {number:06}", f"{content} {number}\n")
+        if content == "committed":
+            main_checkout.commit("many files")
+    words = [command]
+    with Store.open(main_checkout.path) as store:
+        saved = store.record("a") if command == "resume a commit" else store.save("a")
+        if command in ("restore", "redo"):
+            main_checkout.git("stash")
+            words += [saved.id] if command == "restore" else []
+        if command == "redo":
+            store.restore(saved)
+            store.undo()
+    if command.startswith("resume"):
+        words = ["resume", "--no-run", saved.id]
+    pattern, slow = r"restoring files: 300 of 1,000", {"WRITES": "1.4"}
+    if command == "save":
+        pattern = r"reading files: \d+ of 1,000 \([\d,]+/s, \d+s left\)"
+        slow = {"READS": "1.4"}
+    code, said = on_terminal(*words, at=main_checkout, env=env | slow)
+    assert code == 0, said
+    assert re.search(rf"\r\x1b\[K… {pattern}[^\r\n]*\r\x1b\[K", said), said
+    assert "Updating" not in said
+    if command in ("save", "restore"):
+        words = ["undo"] if command == "restore" else words
+        done = spawn(*words, at=main_checkout, env=env | slow)
+        assert done.code == 0
+        assert "…" not in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("numbers", "seconds", "text"),
+    [
+        ([(0, 50_000), (12_345, 50_000)], 3, "12,345 of 50,000 (4,115/s, 10s left)"),
+        ([(5000, 50_000), (20_000, 50_000)], 5, "20,000 of 50,000 (3,000/s, 11s left)"),
+        ([(0, 100), (3, 100)], 10, "3 of 100 (0.3/s, 5m left)"),
+        ([(0, 100)], 10, "0 of 100"),
+        ([(90, 100), (10, 100)], 10, "10 of 100"),  # git begins again
+        ([(90, 100), (10, 200)], 10, "10 of 200"),
+        ([(0, 100), (100, 100)], 10, None),
+    ],
+)
+def test_a_rate_and_the_remaining_time(
+    monkeypatch: pytest.MonkeyPatch,
+    numbers: list[tuple[int, int]],
+    seconds: int,
+    text: str | None,
+) -> None:
+    monkeypatch.setattr(terminal.TerminalState, "counter", None)
+    monkeypatch.setattr("time.monotonic", lambda: 1000.0)
+    for count, total in numbers:
+        terminal.count_progress("restoring files", count, total)
+    counter = terminal.TerminalState.counter
+    shown = None if counter is None else counter.text(1000.0 + seconds)
+    assert shown == (None if text is None else f"restoring files: {text}")
+
+
 @pytest.mark.parametrize("columns", [1, 2, 7, 12])
 def test_a_terminal_that_is_too_narrow_for_a_table_gets_what_fits(
     busy: Checkout, columns: int

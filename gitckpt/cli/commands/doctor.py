@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 from gitckpt import __version__
 from gitckpt.cli import options, terminal
@@ -30,7 +31,10 @@ def print_diagnosis(as_json: bool = False) -> int:
     if as_json:
         finding_keys = "code object sentence cure"
         documents = [terminal.pick_fields(finding, finding_keys) for finding in findings]
-        terminal.out_json({"gitckpt": __version__, **facts, "findings": documents})
+        advice = list(diagnosis.advice)
+        terminal.out_json(
+            {"gitckpt": __version__, **facts, "findings": documents, "advice": advice}
+        )
     else:
         for name, value in {"gitckpt": __version__, **_facts_as_text(facts)}.items():
             label = f"{name.replace('_', ' ')}:"
@@ -39,6 +43,8 @@ def print_diagnosis(as_json: bool = False) -> int:
             terminal.out_finding(finding)
         if not findings:
             terminal.out("nothing is wrong")
+        for sentence in diagnosis.advice:
+            terminal.remark(sentence)
     return 1 if findings else 0
 
 
@@ -85,7 +91,8 @@ def verify_checkpoints(
     task = "looking at checkpoints, and what they need"
     with open_store() as store, terminal.show_waiting(task):
         only = [store.run_named(text) or store.find(text) for text in ids] if ids else None
-        report = store.verify(repair=repair, contents=contents, only=only, progress=_show_progress)
+        progress = partial(terminal.count_progress, "reading objects")
+        report = store.verify(repair=repair, contents=contents, only=only, progress=progress)
     if as_json:
         finding_keys = "code object sentence cure repaired"
         findings = [terminal.pick_fields(finding, finding_keys) for finding in report.findings]
@@ -96,10 +103,6 @@ def verify_checkpoints(
     for reason in report.refused:
         terminal.warn(f"not repaired: {reason}")
     return 0 if report.is_clean else 1
-
-
-def _show_progress(count: int, total: int) -> None:
-    terminal.show_progress(f"reading objects: {100 * count // total}% ({count}/{total})")
 
 
 def _print_findings(findings: Sequence[Finding]) -> None:

@@ -251,7 +251,8 @@ def _open_worktree(
     store: Store, checkpoint: Checkpoint, directory: str | None, *, catches_up: bool
 ) -> None:
     """Open a checkpoint's worktree, print its path; `catches_up` updates old files."""
-    opened = store.resume(checkpoint, directory)
+    with terminal.show_waiting("opening the worktree"):
+        opened = store.resume(checkpoint, directory)
     short_id = checkpoint.id[: ids.SHORT]
     is_updated = opened.behind is not None and catches_up
     if is_updated:

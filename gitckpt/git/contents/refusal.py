@@ -14,6 +14,10 @@ from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.values import dataclass, field
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gitckpt.git.command import Counted
+
 _REFUSED = re.compile(r"^fatal: (?:Unable to process path )?(.*)$", re.MULTILINE)
 _FILTERED = ": clean filter '"
 _CONVERTED = re.compile(
@@ -66,7 +70,11 @@ class AddFilesResult:
 
 
 def add_files_to_index(
-    index: PrivateIndex, paths: list[bytes], settings: Sequence[str], env: Mapping[str, str] | None
+    index: PrivateIndex,
+    paths: list[bytes],
+    settings: Sequence[str],
+    env: Mapping[str, str] | None,
+    progress: Counted | None = None,
 ) -> AddFilesResult:
     """Add files to an index, remove missing ones; return the files that git refuses."""
     result, parts = AddFilesResult(), [paths]
@@ -78,7 +86,8 @@ def add_files_to_index(
         filter_options = config_options(*(f"filter.{name}.process=" for name in sorted(disabled)))
         words = (*settings, *filter_options, "-c", "core.safecrlf=warn", *_READ)
         try:
-            complaint = index.run(*words, data=encode_paths(part), env=env).error_text
+            data = encode_paths(part)
+            complaint = index.run(*words, data=data, env=env, progress=progress).error_text
         except GitError as error:
             if administration.has_file_changed(error):
                 index.delete_lock()

@@ -259,7 +259,9 @@ def open_linked_worktree(repository: Repository, path: str) -> Repository | None
     git_dir = git_dir_of(path)
     if git_dir is None or not owns_git_dir(repository, git_dir) or not os.path.isdir(git_dir):
         return None
-    return Repository(git_dir, path, repository.object_format)
+    worktree = Repository(git_dir, path, repository.object_format)
+    worktree.progress = repository.progress
+    return worktree
 
 
 def git_dir_of(path: str) -> str | None:

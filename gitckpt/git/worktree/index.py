@@ -24,9 +24,9 @@ from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import BinaryIO, Self
+    from typing import Any, BinaryIO, Self
 
-    from gitckpt.git.command import Codes, Env
+    from gitckpt.git.command import Codes, Counted, Env
 
 # Path, mode, oid, stage, and git's tag: H; S for skip-worktree, M for a conflict;
 # lower case for assume-unchanged.
@@ -171,13 +171,21 @@ class PrivateIndex:
     def git(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,)) -> bytes:
         return self.run(*args, data=data, ok=ok).out
 
-    def run(self, *args: str, data: bytes = b"", ok: Codes = (0,), env: Env = None) -> ProcResult:
+    def run(
+        self,
+        *args: str,
+        data: bytes = b"",
+        ok: Codes = (0,),
+        env: Env = None,
+        progress: Counted | None = None,
+    ) -> ProcResult:
         git, words, tries = self.repository.git, (*self._options, *args), administration.TRIES
         env = {"GIT_INDEX_FILE": self.path, **(env or {})}
         while True:
             try:
                 with self._watch:
-                    return git.run(*words, data=data, env=env, ok=ok, deadline=self.deadline)
+                    options: Any = {"ok": ok, "deadline": self.deadline, "progress": progress}
+                    return git.run(*words, data=data, env=env, **options)
             except GitError as error:
                 tries -= 1
                 if not tries or not administration.has_file_changed(error):

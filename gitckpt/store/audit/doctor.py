@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gitckpt.git import config, leftovers
 from gitckpt.git.command import require_git_version
+from gitckpt.git.filesystem import read_or_empty
 from gitckpt.git.repository import Repository
 from gitckpt.model import times
 from gitckpt.model.arguments import closest_word, join_first, shell_quoted
@@ -29,21 +30,26 @@ _STALE_AFTER = 600
 
 # From this many checkpoints on, report the cost: `git fetch` takes 2.5 s to read 100,000 refs.
 _MANY = 50_000
+# From this number of files on, recommend settings for `git status`.
+_LARGE = 10_000
+_BUILD_OPTIONS = ("version", "--build-options")
 
 _SPACE = ref_names.CHECKPOINTS.rstrip("/")
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The result of `git ckpt doctor`: facts about the repository, and problems."""
+    """The result of `git ckpt doctor`: facts, problems and advice."""
 
     facts: Mapping[str, str | int | None]
     findings: Sequence[Finding]
+    advice: Sequence[str] = ()  # settings that make git faster here, a sentence each
 
 
 def diagnose(store: Checkpoints) -> Diagnosis:
     version = require_git_version()
-    return Diagnosis(list_facts(store, version), list_findings(store, version))
+    advice = list_advice(store.repository)
+    return Diagnosis(list_facts(store, version), list_findings(store, version), advice)
 
 
 def list_facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int | None]:
@@ -94,6 +100,32 @@ def list_findings(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]
         *map(_describe_invalid_ref, store.list_problems()),
         *(flaw.finding for flaw in flaws),
     ]
+
+
+def list_advice(repository: Repository) -> list[str]:
+    """Recommend settings with which `git status` is faster in a large worktree."""
+    index = read_or_empty(os.path.join(repository.git_dir, "index"))
+    count = int.from_bytes(index[8:12], "big")  # gitformat-index(5)
+    if not index.startswith(b"DIRC") or count < _LARGE:
+        return []
+    names = r"^(core\.(untrackedcache|fsmonitor)|feature\.manyfiles)$"
+    values = config.read_settings(repository, names)
+    advice = []
+    has_cache = b"UNTR" in index or config.is_true(values.get("feature.manyfiles", ["no"])[-1])
+    if not has_cache and "core.untrackedcache" not in values:
+        test = "git update-index --test-untracked-cache"  # takes 10 seconds
+        advice.append(
+            f"git status reads each directory of a worktree with {count:,} files; to let git "
+            f"remember untracked files: {test} && git config core.untrackedCache true"
+        )
+    # Each call of gitckpt sets it to false.
+    is_monitored = len(values.get("core.fsmonitor", ())) > 1
+    if not is_monitored and b"fsmonitor--daemon" in repository.git.run(*_BUILD_OPTIONS).out:
+        advice.append(
+            f"git status looks at each of {count:,} files; to let a process of git watch them: "
+            "git config core.fsmonitor true"
+        )
+    return advice
 
 
 def _describe_invalid_ref(problem: Problem) -> Finding:

@@ -26,6 +26,7 @@ from gitckpt.store.worktrees import ownership
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gitckpt.git.command import Counted
     from gitckpt.git.objects.writer import Item
 
 _INSPECTIONS = 3  # at most, while other processes change refs
@@ -53,7 +54,7 @@ def verify_repository(
     repair: bool = False,
     contents: bool = False,
     only: Collection[str] | None = None,
-    progress: graph.Counted | None = None,
+    progress: Counted | None = None,
 ) -> Report:
     """Check all that gitckpt stores in a repository; see `Store.verify` for arguments."""
     bad_oids = graph.find_all_unreadable(store.repository, progress) if contents else set()

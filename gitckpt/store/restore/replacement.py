@@ -114,16 +114,18 @@ def replace_files(
     file that differs from `index` (see `is_outdated_index_error`) or cannot write. Raises
     `BusyError` if a file changed meanwhile.
     """
-    command = (*PARALLEL, "read-tree", "-m", "-u", "--no-sparse-checkout", expected)
+    progress = index.repository.counter("restoring files")
+    switches = ("-m", "-u") if progress is None else ("-m", "-u", "-v")
+    command = (*PARALLEL, "read-tree", *switches, "--no-sparse-checkout", expected)
 
     def attempt(options: list[str]) -> None:
         try:
-            index.git(*options, *command)
+            index.run(*options, *command, progress=progress)
         except GitError as error:
             if not is_outdated_index_error(error):
                 raise
             index.refresh_stat_data()  # a file with a new timestamp may have the same content
-            index.git(*options, *command)
+            index.run(*options, *command, progress=progress)
 
     new_oids = {change.path: change.new for change in files if change.status != "D"}
     changed_paths = [change.path for change in files]

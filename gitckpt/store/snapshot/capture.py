@@ -28,6 +28,7 @@ from gitckpt.store.snapshot.status import GitStatus, all_parents_of, survey_work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gitckpt.git.command import Counted
     from gitckpt.git.contents.plain_files import TreeWriter
     from gitckpt.git.contents.refusal import RefusedFile
     from gitckpt.git.objects.writer import ObjectDatabase
@@ -379,18 +380,25 @@ class _WorktreeCapture:
             return
         from gitckpt.git.contents.bounds import ObjectQuarantine
 
-        with ObjectQuarantine(self.index.repository) as quarantine:
-            options, environment = quarantine.options, quarantine.environment
-            for start in range(0, len(readable_paths), _AT_ONCE):
-                self._add_to_index(readable_paths[start : start + _AT_ONCE], options, environment)
+        repository, total = self.index.repository, len(readable_paths)
+        with ObjectQuarantine(repository) as quarantine:
+            settings = quarantine.options, quarantine.environment
+            for start in range(0, total, _AT_ONCE):
+                progress = repository.counter("reading files", start, total)
+                paths = readable_paths[start : start + _AT_ONCE]
+                self._add_to_index(paths, *settings, progress)
             quarantine.migrate_objects(self.index.deadline)
 
     def _add_to_index(
-        self, paths: list[bytes], settings: Sequence[str] = (), env: Mapping[str, str] | None = None
+        self,
+        paths: list[bytes],
+        settings: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        progress: Counted | None = None,
     ) -> None:
         from gitckpt.git.contents import refusal
 
-        result = refusal.add_files_to_index(self.index, paths, settings, env)
+        result = refusal.add_files_to_index(self.index, paths, settings, env, progress)
         self.converted += map(quote_path, result.converted)
         for refused_file in result.refused:
             reason, may_store_as_is = self._explain_refusal(refused_file)

@@ -371,11 +371,14 @@ def fill_worktree(
 
 def fill_from_head(worktree: Repository, options: Sequence[str]) -> list[bytes]:
     """Check out HEAD in an empty worktree; return the files whose filter fails."""
+    progress = worktree.counter("restoring files")
 
     def run_reset(filter_options: list[str]) -> None:
-        arguments = ("reset", "--quiet", "--hard", "--no-recurse-submodules")
+        verbosity = "--quiet" if progress is None else "--no-quiet"
+        arguments = ("reset", verbosity, "--hard", "--no-recurse-submodules")
         env = graph.variables_allowing_fetch(worktree)
-        worktree.git.run(*PARALLEL, *options, *filter_options, *arguments, env=env)
+        words = (*PARALLEL, *options, *filter_options, *arguments)
+        worktree.git.run(*words, env=env, progress=progress)
 
     paths, failing_paths = unfiltered.write_files_despite_filters(
         worktree, lambda: blobs_of(worktree, "HEAD"), run_reset
@@ -396,9 +399,12 @@ def blobs_of(repository: Repository, tree: str) -> dict[bytes, str]:
 
 def _write_files(index: PrivateIndex, contents: Snapshot) -> list[bytes]:
     repository, fetch_env = index.repository, graph.variables_allowing_fetch(index.repository)
+    progress = repository.counter("restoring files")
+    switches = ("--reset", "-u") if progress is None else ("--reset", "-u", "-v")
 
     def attempt(options: list[str]) -> None:
-        index.run(*options, *PARALLEL, "read-tree", "--reset", "-u", contents.files, env=fetch_env)
+        command = (*PARALLEL, "read-tree", *switches, contents.files)
+        index.run(*options, *command, env=fetch_env, progress=progress)
         if contents.sparse is None:
             return
         # Captured files that the sparse checkout excludes.

@@ -143,3 +143,5 @@ def test_a_listener_is_told_what_does_not_apply(main_checkout: Checkout) -> None
     assert len(heard) == 1
     with pytest.raises(CkptError):
         Listener(progress=3)  # type: ignore[arg-type]
+    with pytest.raises(CkptError):
+        Listener(count=3)  # type: ignore[arg-type]
