@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from gitckpt.git.repository import Repository
 
-MAINTAIN, PACK, KEEP_UP, AGENT = "maintain", "pack", "keep-up", "agent"
-DAY = 86400
+MAINTAIN, PACK, RESCUE, KEEP_UP, AGENT = "maintain", "pack", "rescue", "keep-up", "agent"
+DAY, HOUR = 86400, 3600
 _PHASE, _WITHOUT_FILES = "commit-complete", "commit-partial"
 _ALONE = "this checkpoint belongs to no run"
 _NO_FILES = "the checkpoint has no uncommitted files"
@@ -57,10 +57,15 @@ def main(argv: Sequence[str]) -> int:
             hint = f"the events are {', '.join(EVENTS)}"
             raise CkptError(f"unknown hook event: {event!r}", hint=hint)
         repository = _find_repository()
-        if event in (MAINTAIN, PACK):
+        if event in _BACKGROUND:
             from gitckpt.store.retention import maintenance
 
-            maintenance.maintain_in_background(repository, only_pack=event == PACK)
+            tasks = {
+                MAINTAIN: maintenance.run_maintenance,
+                PACK: maintenance.pack_repository,
+                RESCUE: maintenance.rescue_worktrees,
+            }
+            maintenance.run_in_background(repository, tasks[event])
         elif event == _GC:
             _start_maintenance(repository)
         elif event == KEEP_UP:
@@ -105,6 +110,8 @@ def _maintain_after_event(repository: Repository, checkpoint_id: str) -> None:
         _start_maintenance(repository)
     elif checkpoint_id.startswith("00"):  # once in 256 commits: the check itself takes time
         _start_background_task(repository, PACK)
+    else:
+        _start_due_rescue(repository)
 
 
 def _records_checkpoint(repository: Repository, event: str, argument: str) -> bool:
@@ -130,11 +137,13 @@ def _records_checkpoint(repository: Repository, event: str, argument: str) -> bo
 # The events that may record a checkpoint.
 _RECORDING_EVENTS = ("post-commit", "post-merge", "post-applypatch", "post-rewrite")
 _GC = "pre-auto-gc"
-_KNOWN = (*_RECORDING_EVENTS, _GC, MAINTAIN, PACK, KEEP_UP)
+_BACKGROUND = (MAINTAIN, PACK, RESCUE)
+_KNOWN = (*_RECORDING_EVENTS, _GC, *_BACKGROUND, KEEP_UP)
 _FAILURES = {
     KEEP_UP: "maintenance was not started",
     MAINTAIN: "maintenance failed",
     PACK: "refs were not packed",
+    RESCUE: "linked worktrees were not captured",
     _GC: "maintenance was not started",
 }
 
@@ -302,6 +311,8 @@ def maintain_if_due(repository: Repository, settle: Callable[[], None]) -> None:
             if repository.read_shallow_and_grafts():
                 settle()
             _start_maintenance(repository)
+        else:
+            _start_due_rescue(repository)
     except (CkptError, OSError) as error:
         _report_failure(repository, _GC, f"{_FAILURES[_GC]}: {error}")
 
@@ -336,6 +347,29 @@ def _start_maintenance(repository: Repository) -> None:
     _start_background_task(repository, MAINTAIN)
 
 
+def _start_due_rescue(repository: Repository) -> None:
+    """Capture all linked worktrees in the background, once an hour if there are any."""
+    if not os.path.isdir(os.path.join(repository.common_dir, "worktrees")):
+        return
+    import time
+
+    from gitckpt.git.files import private_dirs
+    from gitckpt.model import times
+    from gitckpt.store.records import ref_names
+
+    path = os.path.join(repository.make_private_dir(), ref_names.RESCUED)
+    try:
+        if 0 <= time.time() - os.stat(path).st_mtime < HOUR:
+            return
+        is_first = False
+    except FileNotFoundError:
+        is_first = True  # the hour begins now
+    with open(path, "w", encoding="ascii", opener=private_dirs.open_private_file) as file:
+        file.write(f"{times.to_text(times.now())}\n")
+    if not is_first:
+        _start_background_task(repository, RESCUE)
+
+
 def _start_background_task(repository: Repository, task: str) -> None:
     package_dir = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     env = git_environment({"GIT_DIR": repository.git_dir})
@@ -345,7 +379,7 @@ def _start_background_task(repository: Repository, task: str) -> None:
 def _report_failure(
     repository: Repository | None, event: str, sentence: str, bug: Exception | None = None
 ) -> None:
-    if event not in (MAINTAIN, PACK):
+    if event not in _BACKGROUND:
         _print_error(f"gitckpt: {event}: {sentence}")
     if repository is not None:
         try:

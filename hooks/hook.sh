@@ -224,5 +224,13 @@ case $newest in 00*) event=pack ;; esac
 if [ $age -lt 0 ] || [ $age -ge 10000 ] || [ "$common_dir/shallow" -nt "$private/maintained" ]; then
 	event=keep-up
 fi
+# Linked worktrees are captured once an hour.
+if [ "$event" = post-commit ] && [ -d "$common_dir/worktrees" ]; then
+	ended=
+	[ ! -f "$private/rescued" ] || read -r ended <"$private/rescued" || ended=
+	number "$ended"
+	age=$((now - number))
+	[ $age -ge 0 ] && [ $age -lt 100 ] || event=keep-up
+fi
 [ "$event" = post-commit ] || use_python
 exit 0

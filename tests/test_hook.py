@@ -16,6 +16,7 @@ import pytest
 import gitckpt
 from gitckpt import CheckpointInfo, CkptError, Store
 from tests import planted
+from tests.agents.hook_calls import call_hook
 from tests.conftest import Checkout
 from tests.planted import plant
 from tests.stores import (
@@ -699,6 +700,27 @@ def test_expiry_starts_in_the_background(main_checkout: Checkout, event: str) ->
         )
     _wait_until(lambda: len(main_checkout.refs("refs/checkpoints")) == 3)
     assert stamp.stat().st_mtime > 0
+
+
+def test_the_end_of_a_turn_has_linked_worktrees_captured(
+    main_checkout: Checkout, tmp_path: Path
+) -> None:
+    """Two turns an hour apart; the files of another tool's worktree are in a checkpoint."""
+    other = tmp_path / "other"
+    main_checkout.git("worktree", "add", "--quiet", "--detach", str(other))
+    (other / "draft.txt").write_text("draft\n")
+    private = Path(make_private_dir(main_checkout))
+    (private / "maintained").touch()
+    for _ in range(2):
+        call_hook("UserPromptSubmit", main_checkout, prompt="one")
+        call_hook("Stop", main_checkout)
+        os.utime(private / "rescued", (time.time() - 3700,) * 2)
+
+    def is_captured() -> bool:
+        with Store.open(main_checkout.path) as store:
+            return [entry.message for entry in store.list()].count("files of other") == 1
+
+    _wait_until(is_captured)
 
 
 def test_expiry_starts_once_a_day(main_checkout: Checkout) -> None:

@@ -127,6 +127,27 @@ def test_amend_and_linked_worktree_and_detached_head(hooked: Checkout, tmp_path:
     hooked.git("cat-file", "-e", amended)
 
 
+def test_linked_worktrees_call_python_once_an_hour(hooked: Checkout, tmp_path: Path) -> None:
+    hooked.git("worktree", "add", "--quiet", str(tmp_path / "linked"))
+    stamp = hooked.path / ".git/ckpt/rescued"
+    hooked.commit("with a linked worktree")
+    assert stamp.read_text().endswith("Z\n")
+    without_python(hooked)
+    commit = ("commit", "--quiet", "--allow-empty", "-m", "next")
+
+    def errors() -> str:
+        words = ["git", "-C", str(hooked.path), *commit]
+        return subprocess.run(words, check=True, capture_output=True, text=True).stderr
+
+    now = stamp.read_text()
+    (stamp.parent / "maintained").write_text(now)
+    for text, needs_python in ((now, False), (f"2025{now[4:]}", True), ("", True), ("x\n", True)):
+        stamp.write_text(text)
+        assert ("/no/python is missing" in errors()) == needs_python
+    shutil.rmtree(hooked.path / ".git/worktrees")
+    assert errors() == ""
+
+
 def test_two_who_commit_at_once_get_a_checkpoint_for_each_commit(hooked: Checkout) -> None:
     program = (
         'for n in 1 2 3 4 5 6 7 8 9 10; do until git commit --quiet --allow-empty -m "$0 $n" '

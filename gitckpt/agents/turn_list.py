@@ -117,11 +117,9 @@ def find_turn(store: Store, text: str) -> Turn | None:
 def changed_files(store: Store, turn: Turn) -> list[ChangedFile]:
     """Return the files that a turn changed; [] if its begin or end is unknown."""
     before, after = turn.before, turn.after
-    if (
-        after is None
-        or not turn.has_begin
-        or (before.tree, before.git_sha) == (after.tree, after.git_sha)
-    ):
+    if after is None or not turn.has_begin or before.is_degraded or after.is_degraded:
+        return []
+    if (before.tree, before.git_sha) == (after.tree, after.git_sha):
         return []
     try:
         listing = store.diff(before.id, after.id, options=["--numstat", "-z"])

@@ -26,6 +26,7 @@ class ExpiryCandidate:
     line: str | None = None
     agent: bool = False
     tagged: bool = False  # whether a tag points to the checkpoint or to its commit
+    ends_turn: bool = False  # whether it is the end of a turn of an agent
 
     def is_not_older_than(self, oldest: Place | None) -> bool:
         return oldest is not None and (self.time, self.id) >= oldest
@@ -54,11 +55,12 @@ class Policy:
     keep_last: int = 100  # this many of the newest stay, whatever their age
     # Age of the newest checkpoint at which a complete run expires as a whole.
     runs_older_than: int = 7 * DAY
-    # The same for a session of an agent. Its checkpoints are thinned like those outside of runs,
-    # but only the last one stays at the age `daily_after`.
-    sessions_older_than: int = 30 * DAY
     hourly_after: int = DAY  # age from which one an hour stays of those by hooks and agents
     daily_after: int = 7 * DAY  # age from which one a day stays of the same checkpoints
+    # Sessions of agents: the age from which one end of a turn an hour stays …
+    agent_hourly_after: int = DAY
+    agent_last_after: int = 7 * DAY  # … from which only the last checkpoint of a session stays …
+    agent_older_than: int = 30 * DAY  # … and at which that one expires.
     # Age at which a safety checkpoint expires, except the `safety_keep_last` newest.
     safety_older_than: int = 7 * DAY
     safety_keep_last: int = 20
@@ -77,7 +79,17 @@ class Policy:
 
 
 _EVER = 1 << 60
-NOTHING_EXPIRES = Policy(_EVER, _EVER, 100, _EVER, _EVER, _EVER, _EVER, _EVER)
+NOTHING_EXPIRES = Policy(
+    older_than=_EVER,
+    rewritten_older_than=_EVER,
+    runs_older_than=_EVER,
+    hourly_after=_EVER,
+    daily_after=_EVER,
+    agent_hourly_after=_EVER,
+    agent_last_after=_EVER,
+    agent_older_than=_EVER,
+    safety_older_than=_EVER,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +178,31 @@ def find_groups_to_thin(
     ]
 
 
+def thin_session(
+    candidates: Sequence[ExpiryCandidate], policy: Policy, *, now: int
+) -> tuple[list[Decision], list[ThinningGroup]]:
+    """Decide which checkpoints of a session expire; group the others to thin out.
+
+    `candidates` begins with the newest, which stays. In a group only ends of turns are due: a
+    command destroys what the guard before it has, or the begin of the turn if nothing had changed.
+    """
+    decisions: list[Decision] = []
+    groups: dict[tuple[str | None, int], list[ExpiryCandidate]] = {}
+    for number, candidate in enumerate(candidates):
+        age = now - candidate.time
+        if number and age >= policy.agent_last_after:
+            reason = f"{_age_text(age)} old, only the last of a session stays"
+            decisions.append(Decision(candidate.id, expires=True, reason=reason))
+        else:
+            groups.setdefault((candidate.line, candidate.time // HOUR), []).append(candidate)
+
+    def is_due(candidate: ExpiryCandidate) -> bool:
+        return candidate.ends_turn and now - candidate.time >= policy.agent_hourly_after
+
+    pairs = [(group[0], list(filter(is_due, group[1:]))) for group in groups.values()]
+    return decisions, [ThinningGroup("hour", newest, due) for newest, due in pairs if due]
+
+
 def thinning_decision(candidate: ExpiryCandidate, group: ThinningGroup, *, now: int) -> Decision:
     article = "an" if group.length == "hour" else "a"
     reason = f"{_age_text(now - candidate.time)} old, one {article} {group.length} stays"
@@ -211,33 +248,14 @@ def find_squashed_progress(chain: Iterable[tuple[str, str, str]]) -> dict[str, s
     return phases_by_id
 
 
-def thin_session(chain: Iterable[tuple[str, int]], policy: Policy, *, now: int) -> dict[str, str]:
-    """Map the checkpoints of a session that expire, by id, to the reason.
-
-    `chain` has the id and the time of each checkpoint, the newest one first, which stays.
-    """
-    reasons: dict[str, str] = {}
-    hours: set[int] = set()
-    for number, (id_, time) in enumerate(chain):
-        age = now - time
-        if number and age >= policy.daily_after:
-            reasons[id_] = f"{_age_text(age)} old, only the last of a session stays"
-        elif age >= policy.hourly_after and time // HOUR in hours:
-            reasons[id_] = f"{_age_text(age)} old, one an hour of a session stays"
-        hours.add(time // HOUR)
-    return reasons
-
-
 def _decide_run(run: RunCandidate, policy: Policy, now: int, rank: int) -> Decision:
     if run.status in runstate.DRIVEN:
         return _keep_because(run.id, "a process drives the run")
     age = now - run.time
-    if run.status == runstate.COMPLETE:
-        limit = policy.runs_older_than
+    if run.is_session or run.status == runstate.COMPLETE:
+        limit = policy.agent_older_than if run.is_session else policy.runs_older_than
         limit = min(limit, policy.older_than) if policy.everything else limit
-        return _decide_by_age(run.id, "complete, ", age, limit)
-    if run.is_session:
-        return _decide_by_age(run.id, "a session, ", age, policy.sessions_older_than)
+        return _decide_by_age(run.id, "a session, " if run.is_session else "complete, ", age, limit)
     kind = f"unfinished: {run.status}"
     if not policy.everything:
         return _keep_because(run.id, kind)

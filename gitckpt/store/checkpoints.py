@@ -334,7 +334,7 @@ class Checkpoints:
         from gitckpt.git.worktree.index import WorktreeStatus
 
         try:
-            seconds = self.settings_reader.read_limits().timeout
+            seconds = self.settings_reader.read_limits().within_budget().timeout
             self._status = WorktreeStatus.read(self.repository, seconds)
         except GitError:
             self._status = None  # such as a filter that fails; the capture gives the reason

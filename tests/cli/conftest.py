@@ -119,6 +119,11 @@ def normal(text: str, *places: Checkout | Path) -> str:
     return re.sub(r"(?<![\w/.-])[0-9a-f]{8}(?:[0-9a-f]{2})?\b", "SHORT", text)
 
 
+def without_names(text: str) -> str:
+    """Drop which files an aborted capture left out; it depends on how far it came."""
+    return re.sub(r"; (which files have changed is unknown|left out: [^;\n]*)", "", text)
+
+
 @pytest.fixture
 def ckpt(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Ckpt:
     def call(

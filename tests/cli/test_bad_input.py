@@ -460,7 +460,7 @@ SETTINGS = [
         "2: unknown key 'newest' in [retention]",
         (
             "known keys: older_than, keep_last, rewritten_older_than, hourly_after, daily_after, "
-            "runs_older_than, sessions_older_than, safety_older_than, safety_keep_last"
+            "runs_older_than, safety_older_than, safety_keep_last, agent"
         ),
     ),
     ("[retension]\n", "1: unknown key 'retension' in the file", "did you mean retention?"),

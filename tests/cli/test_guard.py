@@ -165,6 +165,22 @@ def test_rescue_brings_back_a_worktree_that_vanished(
     assert (place / "draft.txt").read_text() == "draft\n"
 
 
+def test_rescue_names_a_worktree_that_took_too_long(
+    main_checkout: Checkout, tmp_path: Path
+) -> None:
+    other = tmp_path / "large"
+    main_checkout.git("worktree", "add", "-q", "--detach", str(other))
+    (other / "README").write_text("changed\n")
+    main_checkout.git("config", "ckpt.snapshotBudget", "0s")
+    with Store.open(main_checkout.path) as store:
+        from gitckpt.store.store import checkpoints_of_store
+        from gitckpt.store.worktrees import rescue
+
+        (problem,) = rescue.capture_linked(checkpoints_of_store(store))
+        assert problem.startswith(f"the worktree {other} was not captured: capturing the files ")
+        assert rescue.capture_linked(checkpoints_of_store(store)) == []  # tried within the hour
+
+
 def test_rescue_names_what_it_could_not_capture(main_checkout: Checkout, tmp_path: Path) -> None:
     other = tmp_path / "broken"
     main_checkout.git("worktree", "add", "-q", "--detach", str(other))

@@ -15,7 +15,7 @@ import pytest
 
 from gitckpt import Query, Run, Store
 from tests import forked
-from tests.cli.conftest import Ckpt, Outcome, Spawn, normal, store_text
+from tests.cli.conftest import Ckpt, Outcome, Spawn, normal, store_text, without_names
 from tests.cli.test_terminal import on_terminal
 from tests.conftest import Checkout
 from tests.stores import document_of
@@ -170,7 +170,7 @@ class TestReports:
     def test_files_for_which_the_time_did_not_suffice(self, step: Step, checkout: Checkout) -> None:
         checkout.write("README", "changed\n")
         checkout.git("config", "ckpt.snapshotTimeout", "0s")
-        assert step("start", "PLAN", "--files").err.splitlines()[1] == (
+        assert without_names(step("start", "PLAN", "--files").err).splitlines()[1] == (
             "warning: no files were captured: capturing the files took more than 0 seconds; "
             "record them now: git ckpt save; to allow more time: git config "
             "ckpt.snapshotTimeout 5m"

@@ -16,7 +16,7 @@ from unicodedata import east_asian_width
 
 import pytest
 
-from gitckpt import Store, UsageError
+from gitckpt import Limits, Store, UsageError
 from gitckpt.cli import terminal
 from gitckpt.cli.driver import TerminalObserver
 from tests import forked
@@ -105,6 +105,21 @@ def test_list_is_a_table(busy: Checkout) -> None:
     )
     assert re.fullmatch(r"SHORT  AGE  STAMP-add-login  research-complete  SHORT  main", second)
     assert len(rows[0]) == 140
+
+
+def test_list_marks_a_checkpoint_without_its_files(main_checkout: Checkout) -> None:
+    main_checkout.write("README", "changed\n")
+    with Store.open(main_checkout.path) as store:
+        store.record("one-complete", worktree=store.capture(Limits(timeout=0)))
+        store.record("two-complete", worktree=store.capture())
+        store.record("three-complete")
+        degraded = [entry.is_degraded for entry in store.list()]
+        assert degraded == [False, False, True]
+    _, said = on_terminal("list", at=main_checkout, columns=140, env={"NO_COLOR": "1"})
+    assert [("not captured" in row) for row in said.splitlines()[1:]] == degraded
+    _, said = on_terminal("list", "--json", at=main_checkout)
+    captured = [row["files"]["captured"] for row in json.loads(said)["checkpoints"]]
+    assert captured == [False, True, False]
 
 
 @pytest.mark.parametrize("columns", [100, 80, 60, 30])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gitckpt import Policy, UsageError
 from gitckpt.model import policy, runstate, times
 from gitckpt.model.checkpoint import (
+    GUARD,
     HOOK_TRIGGERS,
     MANUAL,
     POST_COMMIT,
@@ -19,6 +20,7 @@ from gitckpt.model.checkpoint import (
     RESCUE,
     SAFETY,
     SUBMODULE,
+    TURN,
 )
 from gitckpt.model.policy import (
     DAY,
@@ -84,6 +86,9 @@ def test_default_policy_keeps_30_days_or_100_and_shorter_limits_for_runs_and_saf
         runs_older_than=week,
         hourly_after=week // 7,
         daily_after=week,
+        agent_hourly_after=week // 7,
+        agent_last_after=week,
+        agent_older_than=30 * 86400 * 10**6,
         safety_older_than=week,
         safety_keep_last=20,
         everything=False,
@@ -358,6 +363,9 @@ def policies() -> st.SearchStrategy[Policy]:
         keep_last=numbers,
         hourly_after=lengths,
         daily_after=lengths,
+        agent_hourly_after=lengths,
+        agent_last_after=lengths,
+        agent_older_than=lengths,
         safety_older_than=lengths,
         safety_keep_last=numbers,
         everything=st.booleans(),
@@ -688,6 +696,56 @@ def test_thinning_begins_at_an_age_to_the_microsecond() -> None:
     assert spans_of([DAY, DAY + HOUR], replace(daily, hourly_after=9 * DAY)) == [
         ("day", str(DAY), [str(DAY + HOUR)])
     ]
+
+
+def session_turns(count: int, every: int) -> list[ExpiryCandidate]:
+    """Return the checkpoints of turns, newest first: end2, guard2, begin2, end1 …."""
+    found = []
+    for number in range(count):
+        for offset, (name, trigger) in enumerate(
+            (("begin", TURN), ("guard", GUARD), ("end", TURN))
+        ):
+            time = NOW // HOUR * HOUR - DAY + number * every + offset
+            made = candidate(name=f"{name}{number + 1}", trigger=trigger, run="r")
+            found.append(replace(made, time=time, ends_turn=name == "end"))
+    return found[::-1]
+
+
+def test_a_session_keeps_what_commands_may_destroy_and_one_end_an_hour() -> None:
+    found = session_turns(5, HOUR // 2)
+    expired, groups = policy.thin_session(found, Policy(), now=NOW + 2 * DAY)
+    assert expired == []
+    assert [(group.newest.id, [each.id for each in group.due]) for group in groups] == [
+        ("end4", ["end3"]),
+        ("end2", ["end1"]),
+    ]
+    young = replace(Policy(), agent_hourly_after=4 * DAY)
+    assert policy.thin_session(found, young, now=NOW + 2 * DAY) == ([], [])
+
+
+def test_of_an_old_session_the_last_checkpoint_stays() -> None:
+    found = session_turns(2, HOUR)
+    expired, groups = policy.thin_session(found, Policy(), now=NOW + 8 * DAY)
+    assert [decision.id for decision in expired] == [each.id for each in found[1:]]
+    assert {decision.reason for decision in expired} == {"9d old, only the last of a session stays"}
+    assert groups == []
+
+
+@pytest.mark.parametrize(
+    ("age", "rules", "expires"),
+    [
+        (29, Policy(), False),
+        (30, Policy(), True),
+        (30, Policy(agent_older_than=31 * DAY), False),
+        (30, Policy(agent_older_than=31 * DAY, older_than=DAY), False),
+        (30, Policy(agent_older_than=31 * DAY, older_than=DAY, everything=True), True),
+    ],
+)
+def test_a_session_expires_by_an_age_of_its_own(age: int, rules: Policy, expires: bool) -> None:
+    found = RunCandidate("r", NOW - age * DAY, "open", is_session=True)
+    (decision,) = policy.decide_run_expiry([found], rules, now=NOW)
+    assert decision.expires == expires
+    assert decision.reason.startswith(f"a session, {age}d old, limit ")
 
 
 @pytest.mark.parametrize("value", [1, None, "yes"])

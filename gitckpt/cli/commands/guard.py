@@ -111,7 +111,10 @@ def _capture(command: Sequence[str]) -> None:
         return
     if checkpoint is not None and checkpoint.worktree is not None:
         if checkpoint.worktree.degraded:
-            terminal.warn(f"the files were not captured: {checkpoint.worktree.degraded}")
+            from gitckpt.store.snapshot.limits import LARGER_BUDGET
+
+            reason = f"{checkpoint.worktree.degraded}; {LARGER_BUDGET}"
+            terminal.warn(f"the files were not captured: {reason}")
             return
         undo = f"undo with: git ckpt restore {checkpoint.id[:8]}"
         terminal.remark(f"the files are saved as {checkpoint.id[:8]}; {undo}")

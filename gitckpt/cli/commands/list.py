@@ -112,14 +112,17 @@ def _table_rows(
         age = terminal.age_or_timestamp(entry.time, current_time, entry.timestamp)
         label = f"{entry.label} (replaced)" if is_replaced else entry.label
         file_facts = filter(None, (str(changed_counts.get(entry.id, "")), entry.operation))
-        commit_cells = terminal.short_id(entry.git_sha), entry.branch, " ".join(file_facts)
-        yield terminal.short_id(entry.id), age, entry.run, label, *commit_cells, entry.message
+        is_degraded = terminal.is_terminal() and entry.is_degraded
+        files = "not captured" if is_degraded else " ".join(file_facts)
+        cells = label, terminal.short_id(entry.git_sha), entry.branch, files, entry.message
+        yield terminal.short_id(entry.id), age, entry.run, *cells
 
 
 def _entry_as_json(
     entry: CheckpointInfo, changed_counts: Mapping[str, int], replaced: Collection[str]
 ) -> dict[str, Any]:
-    files = {"captured": entry.examined, "changed": changed_counts.get(entry.id)}
+    is_captured = entry.examined and not entry.is_degraded
+    files = {"captured": is_captured, "changed": changed_counts.get(entry.id)}
     return {
         **terminal.pick_fields(entry, "id run sequence label"),
         "phase": entry.phase_name,

@@ -107,11 +107,13 @@ KEYS: Mapping[str, Key] = {
     "retention.hourly_after": _age_key("hourlyafter", _POLICY.hourly_after),
     "retention.daily_after": _age_key("dailyafter", _POLICY.daily_after),
     "retention.runs_older_than": _age_key("runsolderthan", _POLICY.runs_older_than),
-    "retention.sessions_older_than": _age_key("sessionsolderthan", _POLICY.sessions_older_than),
     "retention.safety_older_than": _age_key("safetyolderthan", _POLICY.safety_older_than),
     "retention.safety_keep_last": Key(
         "ckpt.safetykeeplast", _read_count, _POLICY.safety_keep_last, max
     ),
+    "retention.agent.hourly_after": _age_key("agenthourlyafter", _POLICY.agent_hourly_after),
+    "retention.agent.last_after": _age_key("agentlastafter", _POLICY.agent_last_after),
+    "retention.agent.older_than": _age_key("agentolderthan", _POLICY.agent_older_than),
     "snapshot.include": Key("ckpt.include", _read_patterns, _LIMITS.include, _keep_if_equal, list),
     "snapshot.max_file_size": Key(
         "ckpt.maxfilesize", _read_size, _LIMITS.max_file_size, min, format_size
@@ -277,9 +279,10 @@ def _read_file_values(file: ConfigFile, owned: Collection[str] = ()) -> dict[str
     tables = _read_tables(file)
     values = {}
     for name, key in KEYS.items():
-        table_name, _, key_name = name.partition(".")
-        if name not in owned and key_name in tables[table_name].values:
-            values[name] = key.read(tables[table_name], key_name, key.default)
+        table_name, _, key_name = name.rpartition(".")
+        table = tables.get(table_name)
+        if table is not None and name not in owned and key_name in table.values:
+            values[name] = key.read(table, key_name, key.default)
     return values
 
 
@@ -333,14 +336,20 @@ def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
 
 
 def _read_tables(file: ConfigFile) -> dict[str, Table]:
-    table_names = dict.fromkeys(name.partition(".")[0] for name in KEYS)
-    file.top.check_keys((*table_names, *_ELSEWHERE))
-    tables = {}
-    for name in table_names:
-        tables[name] = file.table(name, f"[{name}]", f"write [{name}] above its keys")
-        prefix = f"{name}."
-        key_names = [key.removeprefix(prefix) for key in KEYS if key.startswith(prefix)]
-        tables[name].check_keys(key_names)
+    names = dict.fromkeys(name.rpartition(".")[0] for name in KEYS)  # parents come first
+    file.top.check_keys((*(name for name in names if "." not in name), *_ELSEWHERE))
+    tables: dict[str, Table] = {}
+    for name in names:
+        parent, _, key = name.rpartition(".")
+        if parent:
+            table = tables[parent].subtable(key, f"[{name}]")
+        else:
+            table = file.table(name, f"[{name}]", f"write [{name}] above its keys")
+        if table is not None:
+            prefix = f"{name}."
+            keys = [key.removeprefix(prefix) for key in KEYS if key.startswith(prefix)]
+            table.check_keys([*dict.fromkeys(key.partition(".")[0] for key in keys)])
+            tables[name] = table
     return tables
 
 
@@ -377,7 +386,11 @@ def _retention_key(pipeline: str) -> str:
 
 def _make_settings(values: Mapping[str, Any], from_git: Mapping[str, list[str]]) -> Settings:
     policy, limits = (
-        {name.removeprefix(prefix): values[name] for name in KEYS if name.startswith(prefix)}
+        {
+            name.removeprefix(prefix).replace(".", "_"): values[name]
+            for name in KEYS
+            if name.startswith(prefix)
+        }
         for prefix in ("retention.", "snapshot.")
     )
     limits["submodules"] = limits["submodules"] == ALL

@@ -55,6 +55,11 @@ class CheckpointInfo:
         return times.as_datetime(self.time)
 
     @property
+    def is_degraded(self) -> bool:
+        """Whether the files were not captured although they differ from the commit."""
+        return self.examined and self.tree is None and self.changed is None
+
+    @property
     def phase_name(self) -> str:
         """The phase, which is the label without the status at the end."""
         return split_label(self.label)[0]

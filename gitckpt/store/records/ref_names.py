@@ -54,6 +54,7 @@ SUBMODULES_FILE = "ckpt-submodules"  # exists until the submodules are checked o
 # Files in the private directory.
 WRITE_LOCK = "write.lock"  # held while refs of gitckpt are written
 MAINTAINED = "maintained"  # mtime: last start of maintenance; line: its end and result
+RESCUED = "rescued"  # mtime and line: when linked worktrees were last captured in the background
 MAINTENANCE_LOCK = "maintenance.lock"  # held during background tasks
 DRIVER = "driver"  # prefix of drivers' lock files (`leases.DriverLockFiles`)
 FILES_LOCK = "files.{}.lock"  # held while files are restored into the worktree of the run `{}`

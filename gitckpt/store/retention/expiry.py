@@ -16,9 +16,26 @@ from gitckpt.git.objects.encoding import empty_tree_oid
 from gitckpt.git.repository import Repository
 from gitckpt.model import budget, note, policy, times
 from gitckpt.model.arguments import shell_quoted
-from gitckpt.model.checkpoint import EXPIRING, HOOK_TRIGGERS, MANUAL, SAFETY, SUBMODULE
+from gitckpt.model.checkpoint import (
+    EXPIRING,
+    GUARD,
+    HOOK_TRIGGERS,
+    MANUAL,
+    SAFETY,
+    SUBMODULE,
+    TURN,
+)
 from gitckpt.model.errors import BusyError, CkptError, UsageError, WorktreeError
-from gitckpt.model.policy import DAY, HOUR, Decision, ExpiryCandidate, NewestKept, Place, Policy
+from gitckpt.model.policy import (
+    DAY,
+    HOUR,
+    Decision,
+    ExpiryCandidate,
+    NewestKept,
+    Place,
+    Policy,
+    ThinningGroup,
+)
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store import local_checkpoints, notes, submodules
 from gitckpt.store.checkpoints import Checkpoints
@@ -97,21 +114,59 @@ def decide_thinned(
 
     `staying` lists the candidates, which did not expire by age. Returns the decisions by id.
     """
-    instant = store.clock()
     local = LocalCheckpoints.read(store.repository)
     local_candidates = [c for c in staying if local.is_written_here(entries[c.id])]
-    if not (spans := policy.find_groups_to_thin(local_candidates, rules, newest, now=instant)):
+    groups = policy.find_groups_to_thin(local_candidates, rules, newest, now=store.clock())
+    if not groups:
         return {}
-    used = runs.referenced_checkpoints(store) | ownership.checkpoints_of_worktrees(store.repository)
-    due_entries = [entries[candidate.id] for span in spans for candidate in span.due]
-    coverage = _ContentsCheck(store, due_entries, [entries[span.newest.id] for span in spans])
+    return _thin_groups(store, groups, entries, _used_checkpoints(store))
+
+
+def thin_sessions(
+    store: Checkpoints, rules: Policy, but: Collection[str]
+) -> dict[str, tuple[CheckpointInfo, str]]:
+    """Return the checkpoints that expire within sessions, with reasons, by id.
+
+    `but` names the runs that expire as a whole.
+    """
+    entries = {e.id: e for e in store.list(Query(in_run=True, triggers=[TURN, GUARD]))}
+    local = LocalCheckpoints.read(store.repository)  # only local ones are thinned
+    by_session: dict[str | None, list[ExpiryCandidate]] = {}
+    for entry in entries.values():
+        if entry.run not in but and local.is_written_here(entry):
+            by_session.setdefault(entry.run, []).append(_make_candidate(entry, set()))
     decisions: dict[str, Decision] = {}
-    for span in spans:
-        first = nearest = entries[span.newest.id]
-        for candidate in span.due:
+    groups: list[ThinningGroup] = []
+    for candidates in by_session.values():
+        expired, hours = policy.thin_session(candidates, rules, now=store.clock())
+        decisions |= {decision.id: decision for decision in expired}
+        groups += hours
+    if not decisions and not groups:
+        return {}
+    used = _used_checkpoints(store)
+    decisions = {id_: decisions[id_] for id_ in decisions.keys() - used}
+    decisions |= _thin_groups(store, groups, entries, used)
+    return {id_: (entries[id_], decision.reason) for id_, decision in decisions.items()}
+
+
+def _used_checkpoints(store: Checkpoints) -> set[str]:
+    worktree_ids = ownership.checkpoints_of_worktrees(store.repository)
+    return runs.referenced_checkpoints(store) | worktree_ids
+
+
+def _thin_groups(
+    store: Checkpoints, groups: Sequence[ThinningGroup], entries: ById, used: Collection[str]
+) -> dict[str, Decision]:
+    due_entries = [entries[candidate.id] for group in groups for candidate in group.due]
+    newest_entries = [entries[group.newest.id] for group in groups]
+    coverage = _ContentsCheck(store, due_entries, newest_entries)
+    decisions: dict[str, Decision] = {}
+    for group, newest in zip(groups, newest_entries, strict=True):
+        nearest = newest
+        for candidate in group.due:
             entry = entries[candidate.id]
-            if entry.id not in used and any(coverage.contains(c, entry) for c in (nearest, first)):
-                decisions[entry.id] = policy.thinning_decision(candidate, span, now=instant)
+            if entry.id not in used and any(coverage.contains(c, entry) for c in (nearest, newest)):
+                decisions[entry.id] = policy.thinning_decision(candidate, group, now=store.clock())
             else:
                 nearest = entry
     return decisions
@@ -250,7 +305,8 @@ def expire_checkpoints(
         fates = runs.predict_run_removals(store, fates)
     else:
         fates = runs.remove_runs(store, chains, fates, progress, settled=False)
-    squashed = runs.squashable(store, rules, {fate.run for fate in fates if fate.expires})
+    expiring_runs = {fate.run for fate in fates if fate.expires}
+    squashed = runs.squashable(store, expiring_runs) | thin_sessions(store, rules, expiring_runs)
     if not dry_run:
         if squashed:
             progress(f"removing {len(squashed)} checkpoints of phases and turns")
@@ -379,7 +435,8 @@ def _sort_key(entry: CheckpointInfo) -> Place:
 
 def _make_candidate(entry: CheckpointInfo, tagged: set[str]) -> ExpiryCandidate:
     is_tagged = not tagged.isdisjoint((entry.oid, entry.git_sha))
-    details = entry.branch, entry.agent is not None, is_tagged
+    ends_turn = entry.trigger == TURN and entry.status != "started"
+    details = entry.branch, entry.agent is not None, is_tagged, ends_turn
     return ExpiryCandidate(entry.id, entry.time, entry.trigger, entry.run, False, *details)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from gitckpt.git import config, packing
 from gitckpt.git.command import require_git_version
@@ -54,6 +54,7 @@ def _list_runs_of(store: Checkpoints, pipeline: str) -> set[str]:
     return run_ids
 
 
+_PATIENCE = 600.0  # seconds that a background task waits for another one
 _DONE, _FAILED, _AT_WORK, _NEVER = "done", "failed: ", "is at work", "never ran"
 
 
@@ -69,6 +70,7 @@ def run_maintenance(repository: Repository) -> None:
     try:
         require_git_version()
         try:
+            rescue_worktrees(repository)
             with Checkpoints(repository, adapter="plumbing") as store:
                 rules = settings.read_settings(repository)
                 clock_doubt = expiry.check_clock(repository, store.clock())
@@ -77,8 +79,6 @@ def run_maintenance(repository: Repository) -> None:
                     error_log.append_to_log(repository, f"maintenance: {sentence}")
                 # After a mistake in the settings it is unclear which values should apply.
                 policy = NOTHING_EXPIRES if clock_doubt or problem else rules.policy
-                for sentence in rescue.capture_linked(store):
-                    error_log.append_to_log(repository, f"maintenance: {sentence}")
                 failures = expiry.expire_checkpoints(store, policy).failed
         finally:  # also after an error: one locked ref must not let the repository grow
             pack_repository(repository)
@@ -92,14 +92,19 @@ def run_maintenance(repository: Repository) -> None:
     _record_outcome(repository, _DONE)
 
 
-def maintain_in_background(repository: Repository, *, only_pack: bool) -> None:
+def rescue_worktrees(repository: Repository) -> None:
+    """Capture the changed files of all linked worktrees; log each that cannot be captured."""
+    with Checkpoints(repository, adapter="plumbing") as store:
+        for sentence in rescue.capture_linked(store):
+            error_log.append_to_log(repository, sentence)
+
+
+def run_in_background(repository: Repository, task: Callable[[Repository], None]) -> None:
     gc.disable()  # cycle detection over 100,000 checkpoints takes 1 s and finds none
     path = os.path.join(repository.make_private_dir(), ref_names.MAINTENANCE_LOCK)
-    with FileLock(path, 0) as is_acquired:
-        if is_acquired and only_pack:
-            pack_repository(discover_repository())
-        elif is_acquired:
-            run_maintenance(discover_repository())
+    with FileLock(path, _PATIENCE) as is_acquired:
+        if is_acquired:
+            task(discover_repository())
 
 
 def update_keep_refs(repository: Repository) -> None:

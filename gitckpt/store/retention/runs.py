@@ -11,7 +11,7 @@ from functools import partial
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, RefUpdate
 from gitckpt.model import codec, policy, runstate, times
-from gitckpt.model.checkpoint import GUARD, IMPORT, PHASE, TURN, Checkpoint
+from gitckpt.model.checkpoint import IMPORT, PHASE, Checkpoint
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint
 from gitckpt.model.policy import Decision, Policy, RunCandidate
 from gitckpt.model.values import dataclass, replace
@@ -96,31 +96,8 @@ def predict_run_removals(store: Checkpoints, fates: Sequence[RunFate]) -> list[R
     return predicted_fates
 
 
-def squashable(
-    store: Checkpoints, rules: Policy, but: Collection[str]
-) -> dict[str, tuple[CheckpointInfo, str]]:
-    """Return the checkpoints that expire within runs, each with the reason, by id.
-
-    These are the progress checkpoints of complete phases, and the older ones of agents' sessions.
-    """
-    sessions = store.list(Query(in_run=True, triggers=[TURN, GUARD]))
-    by_session: dict[str, list[CheckpointInfo]] = {}
-    for entry in sessions:
-        if entry.run not in but:
-            by_session.setdefault(str(entry.run), []).append(entry)
-    expiring: dict[str, tuple[CheckpointInfo, str]] = {}
-    for entries in by_session.values():
-        pairs = ((entry.id, entry.time) for entry in entries)
-        reasons = policy.thin_session(pairs, rules, now=store.clock())
-        expiring |= {e.id: (e, reasons[e.id]) for e in entries if e.id in reasons}
-    if expiring:
-        expiring = {id_: expiring[id_] for id_ in expiring.keys() - referenced_checkpoints(store)}
-    return expiring | _squashed_progress(store, but)
-
-
-def _squashed_progress(
-    store: Checkpoints, but: Collection[str]
-) -> dict[str, tuple[CheckpointInfo, str]]:
+def squashable(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[CheckpointInfo, str]]:
+    """Return the progress checkpoints of complete phases, each with the reason, by id."""
     progress_entries = store.list(Query(in_run=True, status="progress", triggers=[PHASE]))
     chains = chains_of_runs(store, {str(entry.run) for entry in progress_entries}.difference(but))
     candidates: dict[str, tuple[CheckpointInfo, str]] = {}

@@ -16,9 +16,10 @@ from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.worktree import modules, operation
 from gitckpt.git.worktree.administration import IndexGone, is_index_corrupt
 from gitckpt.git.worktree.index import PrivateIndex
-from gitckpt.model.arguments import quote_path
+from gitckpt.model.arguments import join_first, quote_path
 from gitckpt.model.checkpoint import Omitted, Suspect, Worktree
 from gitckpt.model.errors import BusyError, CkptError, WorktreeError
+from gitckpt.model.table import short_repr
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store.records import ref_names
 from gitckpt.store.records.recorder import FilesPruned
@@ -49,6 +50,7 @@ _MANY = 1000
 # that pack (`already_written` in bulk-checkin.c).
 _AT_ONCE = 20_000
 _WITHOUT = "save without files: git ckpt save --no-worktree"
+_NAMED = 3  # files of each kind that the reason of an aborted capture names
 _NESTED = "an embedded repository: not captured"
 
 
@@ -96,12 +98,15 @@ def capture(
     if index.repository.worktree is None:
         raise WorktreeError("this repository has no worktree to save files from", hint=_WITHOUT)
     index.deadline = limits.deadline()
+    top = os.fsencode(index.repository.worktree)
+    files = _WorktreeCapture(index, objects, commit, limits, top)
     try:
         with index:
-            return capture_in(index, objects, commit, limits)
+            return _run(files)
     except DeadlinePassed:
         reason = f"capturing the files took more than {limits.timeout:g} seconds"
-        return CaptureResult(Worktree(dirty=True, degraded=reason), "")
+        degraded = f"{reason}; {files.describe_left_out()}"
+        return CaptureResult(Worktree(dirty=True, degraded=degraded), "")
 
 
 def capture_in(
@@ -118,9 +123,12 @@ def capture_in(
     `also` lists untracked paths to capture in any case. `keeps` is called with the path of a file
     that its clean filter refuses, and returns whether to store that file without the filter.
     """
-    top = index.repository.worktree or ""
+    top = os.fsencode(index.repository.worktree or "")
+    return _run(_WorktreeCapture(index, objects, commit, limits, top, set(also), keeps))
+
+
+def _run(files: _WorktreeCapture) -> CaptureResult:
     try:
-        files = _WorktreeCapture(index, objects, commit, limits, set(also), keeps, os.fsencode(top))
         return files.run()
     except DeadlinePassed:
         raise
@@ -129,7 +137,7 @@ def capture_in(
 
         if refusal.was_directory_pruned(error):
             raise FilesPruned from None
-        message = f"cannot capture the files of {top}: {error.message}"
+        message = f"cannot capture the files of {os.fsdecode(files.top)}: {error.message}"
         unreadable_match = _UNREADABLE.search(error.stderr)
         if unreadable_match is not None:
             raise DamagedObject(message, unreadable_match[1]) from None
@@ -144,9 +152,9 @@ class _WorktreeCapture:
     objects: ObjectDatabase
     commit: str
     limits: Limits
-    also: Collection[bytes]
-    keeps: Callable[[bytes], bool]
     top: bytes
+    also: Collection[bytes] = ()
+    keeps: Callable[[bytes], bool] = lambda _: False
     survey: GitStatus = field(default_factory=GitStatus)
     tracked: Collection[bytes] = ()  # tracked paths whose file differs from the index
     included: Collection[bytes] = ()  # ignored or secret paths to capture
@@ -157,6 +165,18 @@ class _WorktreeCapture:
     as_is: dict[bytes, str] = field(default_factory=dict)
     unheld: dict[bytes, str] = field(default_factory=dict)
     writer: TreeWriter | None = None
+
+    def describe_left_out(self) -> str:
+        """Name the changed and untracked files that `git status` listed, for people."""
+        survey = self.survey
+        if not survey.output:
+            return "which files have changed is unknown"
+        kinds = {"changed": {*survey.staged, *survey.unmerged}, "untracked": survey.untracked}
+        phrases = []
+        for kind, paths in kinds.items():
+            names = join_first([short_repr(quote_path(path)) for path in sorted(paths)], _NAMED)
+            phrases += [f"{len(paths)} {kind} ({names})"] if paths else []
+        return f"left out: {', '.join(phrases)}"
 
     def run(self) -> CaptureResult:
         sparse_rules = self._survey_worktree()

@@ -26,6 +26,7 @@ MB = 1000 * 1000
 _AUTOMATIC = 500 * MB  # of untracked files in a checkpoint by a hook, an autosave or an agent
 EXCESS = "an automatic checkpoint captures at most"  # start of the reason to omit a file
 MORE_TIME = "to allow more time: git config ckpt.snapshotTimeout 5m"
+LARGER_BUDGET = "to allow more time: git config ckpt.snapshotBudget 30s"
 
 
 def _split_words(text: str) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ class LostWorktree:
 
 
 def capture_linked(store: Checkpoints) -> list[str]:
-    """Capture the changed files of each linked worktree, at most once an hour.
+    """Capture the changed files of each linked worktree, each at most once an hour.
 
     Returns a sentence for each worktree that could not be captured.
     """
@@ -46,10 +46,12 @@ def capture_linked(store: Checkpoints) -> list[str]:
             repository = open_repository(top, by_variables=False)
             if repository.git_dir != git_dir:
                 continue  # another repository is at the path now
-            with store.open_store_for(repository, "plumbing") as other:
-                _capture(other, top)
+            with store.open_store_for(repository, "plumbing") as worktree_store:
+                problem = _capture(worktree_store, top)
         except CkptError as error:
-            problems.append(f"the worktree {top} was not captured: {error.message}")
+            problem = error.message
+        if problem is not None:
+            problems.append(f"the worktree {top} was not captured: {problem}")
     return problems
 
 
@@ -61,13 +63,15 @@ def _is_due(git_dir: str) -> bool:
     return not 0 <= time.time() - last < _EVERY
 
 
-def _capture(store: Checkpoints, top: str) -> None:
+def _capture(store: Checkpoints, top: str) -> str | None:
+    """Capture the files of a worktree if it is not clean; return why they are missing, or None."""
     if store.is_clean():
-        return
+        return None
     limits = store.settings_reader.read_limits_within_budget()
     message = f"files of {os.path.basename(top)}"
     details: Any = {"message": message, "trigger": GUARD, "if_changed": True}
-    store.save("rescue-complete", {"worktree": top}, limits=limits, **details)
+    saved = store.save("rescue-complete", {"worktree": top}, limits=limits, **details)
+    return saved.worktree.degraded if saved.worktree is not None else None
 
 
 def list_lost(store: Checkpoints) -> list[LostWorktree]:

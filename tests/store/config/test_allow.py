@@ -60,7 +60,9 @@ def to_allow(found: Settings) -> list[str]:
         ("retention.keep_last", "101", "99", 100),
         ("retention.rewritten_older_than", "'8d'", "'6d'", 7 * DAY),
         ("retention.runs_older_than", "'8d'", "'6d'", 7 * DAY),
-        ("retention.sessions_older_than", "'31d'", "'29d'", 30 * DAY),
+        ("retention.agent.hourly_after", "'2d'", "'1h'", DAY),
+        ("retention.agent.last_after", "'8d'", "'6d'", 7 * DAY),
+        ("retention.agent.older_than", "'31d'", "'29d'", 30 * DAY),
         ("retention.safety_older_than", "'8d'", "'0s'", 7 * DAY),
         ("retention.safety_keep_last", "21", "19", 20),
         ("snapshot.include", "[]", "['!a']", ()),
@@ -79,15 +81,15 @@ def to_allow(found: Settings) -> list[str]:
 def test_which_value_is_the_tighter_one(
     main_checkout: Checkout, key: str, tight: str, loose: str | None, instead: object
 ) -> None:
-    table, _, name = key.partition(".")
+    table, _, name = key.rpartition(".")
+    is_limit = table == "snapshot"
+    attribute = f"agent_{name}" if table == "retention.agent" else name
 
     def said(value: str) -> tuple[list[str], object]:
         found = read(main_checkout, f"[{table}]\n{name} = {value}\n")
-        return to_allow(found), getattr(
-            found.policy if table == "retention" else found.limits, name
-        )
+        return to_allow(found), getattr(found.limits if is_limit else found.policy, attribute)
 
-    usual_value = getattr(Policy() if table == "retention" else Limits(), name)
+    usual_value = getattr(Limits() if is_limit else Policy(), attribute)
     assert said(tight)[0] == []
     assert said(tight)[1] != usual_value or key == "snapshot.include"
     if loose is not None:
@@ -145,15 +147,17 @@ def test_what_is_not_allowed_is_never_looser_than_what_is_built_in(
 ) -> None:
     assert set(VALUES) == set(KEYS)
     settings.remove_approvals(here(main_checkout))
-    tables: dict[str, str] = {"retention": "", "snapshot": ""}
+    tables: dict[str, str] = {"retention": "", "retention.agent": "", "snapshot": ""}
     for key, value in values.items():
-        tables[key.partition(".")[0]] += f"{key.partition('.')[2]} = {value}\n"
+        table, _, name = key.rpartition(".")
+        tables[table] += f"{name} = {value}\n"
     text = "".join(f"[{name}]\n{lines}" for name, lines in tables.items())
     text += "".join(
         f"[pipelines.p{number}]\nretention = {age}\n" for number, age in enumerate(ages)
     )
     found, built_in = read(main_checkout, text), Limits()
-    for name in (key.partition(".")[2] for key in KEYS if key.startswith("retention.")):
+    ages_and_counts = [key for key in KEYS if key.startswith("retention.")]
+    for name in (key.partition(".")[2].replace(".", "_") for key in ages_and_counts):
         assert getattr(found.policy, name) >= getattr(Policy(), name)
     assert not found.policy.everything
     limits = found.limits

@@ -68,6 +68,16 @@ class TestReading:
         checkout.git("config", "ckpt.safetyKeepLast", "0")
         assert read(checkout).policy == Policy(safety_older_than=DAY // 2, safety_keep_last=0)
 
+    def test_those_for_agents(self, checkout: Checkout) -> None:
+        checkout.write("gitckpt.toml", '[retention.agent]\nolder_than = "2w"\nlast_after = "8d"\n')
+        assert read(checkout).policy == Policy(agent_older_than=14 * DAY, agent_last_after=8 * DAY)
+        checkout.git("config", "ckpt.agentOlderThan", "12h")
+        checkout.git("config", "ckpt.agentLastAfter", "6h")
+        checkout.git("config", "ckpt.agentHourlyAfter", "0s")
+        assert read(checkout).policy == Policy(
+            agent_older_than=DAY // 2, agent_last_after=DAY // 4, agent_hourly_after=0
+        )
+
     @pytest.mark.parametrize(
         "others", ["[pipelines.ci]\nwrong = true\n", "[agents]\nwrong = true\n", "[steps]\n3 = 3\n"]
     )
@@ -118,8 +128,18 @@ class TestReading:
                 (
                     "known keys: older_than, keep_last, rewritten_older_than, hourly_after, "
                     "daily_after, runs_older_than, "
-                    "sessions_older_than, safety_older_than, safety_keep_last"
+                    "safety_older_than, safety_keep_last, agent"
                 ),
+            ),
+            (
+                "[retention.agent]\nkeep_last = 3\n",
+                "2: unknown key 'keep_last' in [retention.agent]",
+                "known keys: hourly_after, last_after, older_than",
+            ),
+            (
+                "[retention]\nagent = 3\n",
+                "2: agent in [retention] must be a table, not 3",
+                None,
             ),
             (
                 "[retention]\nkeep_last = -1\n",

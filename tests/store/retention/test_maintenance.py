@@ -296,6 +296,22 @@ class TestDue:
         assert begun == [hook.MAINTAIN]
         assert maintenance.read_last_maintenance(repository).outcome == "was cut off"
 
+    def test_linked_worktrees_are_captured_once_an_hour(
+        self, main_checkout: Checkout, repository: Repository, begun: list[str]
+    ) -> None:
+        stamped(repository)
+        stamp = Path(repository.private_dir, "rescued")
+        hook.maintain_if_due(repository, lambda: None)
+        assert not stamp.exists(), "there is no linked worktree"
+        main_checkout.git("worktree", "add", "--quiet", "../linked")
+        for ago, due in ((0, []), (0, []), (3500, []), (3700, [hook.RESCUE]), (-60, [hook.RESCUE])):
+            if ago:
+                os.utime(stamp, (time.time() - ago,) * 2)
+            hook.maintain_if_due(repository, lambda: None)
+            assert begun == due
+            begun.clear()
+            assert time.time() - stamp.stat().st_mtime < 3600
+
     @pytest.mark.parametrize("name", ["shallow", "info/grafts"])
     def test_where_history_was_cut_off_since(
         self, repository: Repository, begun: list[str], name: str

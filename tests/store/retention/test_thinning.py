@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -312,6 +314,102 @@ def test_files_that_cannot_be_read_are_nowhere_else(
     files = main_checkout.git("rev-parse", f"{tree}:files")
     os.unlink(main_checkout.path / ".git/objects" / files[:2] / files[2:])
     assert reasons(plain) == {}
+
+
+def save_in_session(store: Store, clock: Clock, instant: int, label: str) -> str:
+    """Save as a hook of an agent does: a turn, or a guard in the middle of one."""
+    clock.instant = instant
+    checkpoints = checkpoints_of_store(store)
+    runs = checkpoints.index.list_runs()
+    place: Any = {"run": runs[0]} if runs else {"start": "claude one"}
+    trigger = "guard" if label.endswith("-progress") else "turn"
+    return checkpoints.save(label, {"turn": 1}, trigger=trigger, agent="claude", **place).id
+
+
+class TestSessions:
+    def test_keep_all_then_an_end_an_hour_then_the_last(
+        self, store: Store, checkout: Checkout, clock: Clock
+    ) -> None:
+        for turn in range(3):
+            for number, step in enumerate(("started", "progress", "complete")):
+                checkout.write("work", f"{turn} {step}\n")
+                instant = NOON + (10 * turn + number) * MINUTE
+                save_in_session(store, clock, instant, f"turn-{turn + 1}-{step}")
+        clock.instant = NOON + 23 * HOUR
+        assert reasons(store) == {}
+        clock.instant = NOON + 2 * DAY
+        ends = dict.fromkeys((6, 3), "1d old, one an hour stays")
+        assert reasons(store, dry_run=True) == ends
+        assert reasons(store) == ends
+        assert numbers(checkout) == [1, 2, 4, 5, 7, 8, 9]
+        assert reasons(store) == {}
+        clock.instant = NOON + 8 * DAY + HOUR
+        assert set(reasons(store).values()) == {"8d old, only the last of a session stays"}
+        assert numbers(checkout) == [9]
+        checkout.git("add", "work")
+        checkout.git("commit", "-q", "-m", "work")
+        assert store.verify().is_clean
+        clock.instant = NOON + 30 * DAY
+        assert reasons(store) == {}
+        assert len(store.runs()) == 1
+        clock.instant = NOON + 31 * DAY
+        store.expire(ALL_AGES)
+        assert numbers(checkout) == [9]  # no branch has exactly its files
+
+    def test_expire_as_a_whole_if_a_branch_has_the_result(
+        self, plain: Store, main_checkout: Checkout, clock: Clock
+    ) -> None:
+        for step in ("started", "complete"):
+            save_in_session(plain, clock, NOON, f"turn-1-{step}")
+        clock.instant = NOON + 31 * DAY
+        assert set(reasons(plain).values()) == {"a session, 31d old, limit 30d"}
+        assert plain.runs() == []
+
+    @pytest.mark.parametrize("hours", [1, 6 * 24])
+    @pytest.mark.parametrize("command", ["git checkout -f", "git clean -fdq", "echo x > draft"])
+    def test_keep_what_a_guarded_command_destroyed(
+        self, plain: Store, main_checkout: Checkout, clock: Clock, command: str, hours: int
+    ) -> None:
+        """Of one hour the last checkpoint lacks what the guard saved."""
+        save_in_session(plain, clock, NOON, "turn-1-started")
+        main_checkout.write("draft", "hours of work\n")
+        main_checkout.write("README", "hours of work\n")
+        guard = save_in_session(plain, clock, NOON + MINUTE, "turn-1-progress")
+        subprocess.run(["sh", "-c", command], cwd=main_checkout.path, check=True)
+        save_in_session(plain, clock, NOON + 2 * MINUTE, "turn-1-complete")
+        save_in_session(plain, clock, NOON + 3 * MINUTE, "turn-2-started")
+        save_in_session(plain, clock, NOON + 4 * MINUTE, "turn-2-complete")
+        clock.instant = NOON + hours * HOUR
+        reasons(plain)
+        plain.restore(guard)
+        for name in ("draft", "README"):
+            assert (main_checkout.path / name).read_text() == "hours of work\n"
+
+    def test_keep_the_begin_of_a_turn_and_an_end_whose_files_are_gone(
+        self, plain: Store, main_checkout: Checkout, clock: Clock
+    ) -> None:
+        """No guard is recorded while the files are as at the begin of the turn."""
+        main_checkout.write("draft", "of the user\n")
+        save_in_session(plain, clock, NOON, "turn-1-started")
+        main_checkout.write("draft", "overwritten\n")
+        save_in_session(plain, clock, NOON + 1, "turn-1-complete")
+        (main_checkout.path / "draft").unlink()
+        save_in_session(plain, clock, NOON + 2, "turn-2-started")
+        save_in_session(plain, clock, NOON + 3, "turn-2-complete")
+        save_in_session(plain, clock, NOON + 4, "turn-3-complete")
+        clock.instant = NOON + 2 * DAY
+        assert sorted(reasons(plain)) == [4]
+
+    def test_are_not_thinned_by_what_was_fetched(
+        self, plain: Store, main_checkout: Checkout, clock: Clock
+    ) -> None:
+        save_in_session(plain, clock, NOON, "turn-1-complete")
+        stamp = timestamp(NOON)
+        fetch_forged(
+            main_checkout, plain, lambda text: text.replace(stamp, timestamp(NOON + MINUTE))
+        )
+        clock.instant = NOON + 20 * DAY
+        assert reasons(plain) == {}
 
 
 @pytest.mark.long

@@ -214,9 +214,11 @@ class TestTime:
         pipe = tmp_path / "pipe"
         os.mkfifo(pipe)
         reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-        main_checkout.commit(
-            "rules", **{".gitattributes": "*.slow filter=slow\n", "a.slow": "one\n"}
-        )
+        for name, text in ((".gitattributes", "*.slow filter=slow\n"), ("a.slow", "one\n")):
+            # With an old time: git reads a file again that is as young as the index.
+            os.utime(main_checkout.write(name, text), (1_000_000_000, 1_000_000_000))
+        main_checkout.git("add", ".")
+        main_checkout.git("commit", "--quiet", "-m", "rules")
         main_checkout.git(
             "config", "filter.slow.clean", f"exec 3>'{pipe}'; sleep 30; echo survived >&3; cat"
         )
@@ -229,13 +231,16 @@ class TestTime:
     ) -> None:
         main_checkout.write("a.slow" if where == "while git looks" else "b.slow", "two\n")
         before = kept(main_checkout)
-        files = plain.capture(Limits(timeout=1))
+        files = plain.capture(Limits(timeout=3))
         os.set_blocking(slow, True)
         assert os.read(slow, 100) == b""  # waits for the last process that holds the other end
         os.close(slow)
-        assert files == Worktree(
-            dirty=True, degraded="capturing the files took more than 1 seconds"
-        )
+        left_out = {
+            "while git looks": "which files have changed is unknown",
+            "while files are read": "left out: 2 untracked ('b.slow', 'new')",
+        }
+        said = f"capturing the files took more than 3 seconds; {left_out[where]}"
+        assert files == Worktree(dirty=True, degraded=said)
         assert kept(main_checkout) == before
         assert [
             name
@@ -243,12 +248,30 @@ class TestTime:
             if name.startswith("index.") and "sqlite" not in name
         ] == []
 
+    def test_that_runs_out_is_told_with_the_names_of_changed_files(
+        self, plain: Store, main_checkout: Checkout, slow: int
+    ) -> None:
+        os.close(slow)
+        main_checkout.write("README", "changed\n")
+        main_checkout.write("staged", "x")
+        main_checkout.git("add", "staged")
+        main_checkout.write("\x1b]0;owned\x07\n", "x")
+        for name in ("é", "x" * 200, "c.slow"):
+            main_checkout.write(name, "x")
+        left_out = str(plain.capture(Limits(timeout=3)).degraded).partition("left out: ")[2]
+        assert left_out == (
+            "2 changed ('README', 'staged'), "
+            "5 untracked ('\\x1b]0;owned\\x07\\n', 'c.slow', 'new' and 2 more)"
+        )
+
     def test_that_runs_out_is_told_wherever_the_checkpoint_is_used(
         self, plain: Store, main_checkout: Checkout
     ) -> None:
         main_checkout.write("README", "changed\n")
         made = plain.record("a-complete", {}, worktree=plain.capture(Limits(timeout=0)))
-        said = "capturing the files took more than 0 seconds"
+        assert made.worktree is not None
+        said = str(made.worktree.degraded)
+        assert said.startswith("capturing the files took more than 0 seconds; ")
         assert plain.read(made.id).worktree == made.worktree == Worktree(dirty=True, degraded=said)
         before = main_checkout.fingerprint()
         with pytest.raises(WorktreeError) as caught:

@@ -167,10 +167,8 @@ def test_what_is_asked_for_has_no_time_limit(
     with make_store(main_checkout) as store:
         assert store.save("a-complete").worktree.degraded is None  # type: ignore[union-attr]
         assert store.capture().degraded is None
-        assert (
-            store.capture(Limits(timeout=0)).degraded
-            == "capturing the files took more than 0 seconds"
-        )
+        degraded = store.capture(Limits(timeout=0)).degraded
+        assert str(degraded).startswith("capturing the files took more than 0 seconds; ")
 
 
 def test_a_large_file_is_never_held_as_a_whole(

@@ -322,9 +322,8 @@ def test_the_time_is_over_though_git_had_ended_when_it_was_asked(
         return finish(index, child, **options)
 
     monkeypatch.setattr(PrivateIndex, "wait_for_output", wait)
-    assert (
-        plain.capture(Limits(timeout=0)).degraded == "capturing the files took more than 0 seconds"
-    )
+    degraded = plain.capture(Limits(timeout=0)).degraded
+    assert str(degraded).startswith("capturing the files took more than 0 seconds; ")
 
 
 @pytest.mark.parametrize("where", ["loose", "packed"])
