@@ -309,7 +309,16 @@ def run_program(
 
 def run_attached(argv: Sequence[str], env: Mapping[str, str]) -> int:
     """Run a program with this process's standard streams and return its exit code."""
-    pid = _start_process(argv, env, setsigdef=[_SIGPIPE])
+    return wait_for_exit(start_attached(argv, env))
+
+
+def start_attached(argv: Sequence[str], env: Mapping[str, str]) -> int:
+    """Start a program with this process's standard streams and return its process id."""
+    return _start_process(argv, env, setsigdef=[_SIGPIPE])
+
+
+def wait_for_exit(pid: int) -> int:
+    """Wait for a child process; return its exit code, or the negative number of a signal."""
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 

@@ -120,20 +120,95 @@ def test_watch_records_when_files_settle(checkout: Checkout) -> None:
         assert [store.changed_files(entries)[entry.id] for entry in entries] == [0, 3, 4]
 
 
-def test_watch_without_a_command_ends_with_a_checkpoint(checkout: Checkout) -> None:
+@pytest.mark.parametrize("name", ["guard", "watch"])
+@pytest.mark.parametrize(
+    ("program", "content", "code"),
+    [
+        ("no-such-program", None, 127),
+        ("./no-such-program", None, 127),
+        ("./program", "text", 126),
+        ("./program", "#!/no/such/interpreter\n", 126),
+        ("/", None, 126),
+    ],
+)
+def test_a_command_that_cannot_be_started_has_the_exit_code_of_a_shell(
+    spawn: Spawn, checkout: Checkout, name: str, program: str, content: str | None, code: int
+) -> None:
+    if content is not None:
+        checkout.write(program, content).chmod(0o755 if "#!" in content else 0o644)
+    done = spawn(name, "--", program, at=checkout)
+    assert (done.code, done.out) == (code, "")
+    assert done.err.splitlines()[-1].startswith(("error: ", "hint: "))
+    assert "Traceback" not in done.err
+
+
+def start_watch(checkout: Checkout, *words: str) -> subprocess.Popen[bytes]:
     watch = subprocess.Popen(
-        [sys.executable, "-m", "gitckpt", "watch", "--every", "30s"],
+        [sys.executable, "-m", "gitckpt", "watch", "--every", "30s", *words],
         cwd=checkout.path,
         env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
     assert watch.stderr is not None
     assert watch.stderr.readline().startswith(b"saved the files as ")
+    return watch
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_watch_passes_signals_on_and_ends_with_the_command(
+    checkout: Checkout, number: signal.Signals
+) -> None:
+    watch = start_watch(checkout, "--", "sh", "-c", "echo started; exec sleep 60")
+    assert watch.stdout is not None
+    assert watch.stdout.readline() == b"started\n"
+    checkout.write("draft.txt", "draft\n")
+    watch.send_signal(number)
+    out, _ = watch.communicate(timeout=30)  # the command has closed its standard output
+    assert (watch.returncode, out) == (128 + number, b"")
+    with Store.open(checkout.path) as store:
+        newest = store.list()[0]
+        assert newest.label == "watch-complete"
+        assert b"draft.txt" in store.diff_commit(newest.id)
+
+
+def test_watch_returns_the_exit_code_that_a_command_chooses_at_a_signal(
+    checkout: Checkout,
+) -> None:
+    script = "trap 'exit 5' TERM; echo started; while :; do sleep 0.1; done"
+    watch = start_watch(checkout, "--", "sh", "-c", script)
+    assert watch.stdout is not None
+    assert watch.stdout.readline() == b"started\n"
+    watch.send_signal(signal.SIGTERM)
+    watch.communicate(timeout=30)
+    assert watch.returncode == 5
+
+
+def test_watch_leaves_an_ignored_hangup_ignored(checkout: Checkout) -> None:
+    words = [sys.executable, "-m", "gitckpt", "watch", "--", "sh", "-c", "kill -HUP $$; exit 3"]
+    done = subprocess.run(
+        ["nohup", *words],
+        cwd=checkout.path,
+        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_watch_without_a_command_ends_with_a_checkpoint(
+    checkout: Checkout, number: signal.Signals, code: int
+) -> None:
+    watch = start_watch(checkout)
     checkout.write("draft.txt", "draft\n")
     time.sleep(0.5)
-    watch.send_signal(signal.SIGINT)
+    watch.send_signal(number)
     watch.communicate()
-    assert watch.returncode == 130
+    assert watch.returncode == code
     with Store.open(checkout.path) as store:
         newest = store.list()[0]
         assert newest.label == "watch-complete"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from functools import partial
 
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from gitckpt.store.worktrees.rescue import LostWorktree
 
 _LOST_COLUMNS = ("WORKTREE", "ID", "AGE", "FILES", "MESSAGE")
-_NOT_FOUND = 127  # the exit code of a shell for a missing program
+# Exit codes of a shell for a program that cannot be started, and for a missing one.
+_NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 
 _POSIX = """\
 # Have git ckpt guard git commands that can destroy work: eval "$(git ckpt guard --shell {shell})"
@@ -64,7 +66,7 @@ _SHELLS = ("bash", "zsh", "fish")
 --shell SHELL  Print functions for bash, zsh or fish that guard destructive git commands.
 --rm  With --shell: guard rm as well.
 """)
-def guard(paths: list[str] | None = None, shell: str | None = None, rm: bool = False) -> None:
+def guard(paths: list[str] | None = None, shell: str | None = None, rm: bool = False) -> int:
     """Capture changed files, then run a command that may destroy them.
 
     Replaces itself by the command, so its exit code and signals are those of the command. A capture
@@ -79,10 +81,19 @@ def guard(paths: list[str] | None = None, shell: str | None = None, rm: bool = F
         options.require_one_of("shell", shell, _SHELLS)
         for line in _functions(shell, rm=rm).splitlines():
             terminal.out(line)
-        return
+        return 0
     options.refuse_if(not command, "COMMAND is missing", "run: git ckpt guard -- git reset --hard")
     _capture(command)
-    _replace_process(command)
+    _leave_git_alias()
+    if (code := _explain_unstartable(command[0])) is not None:
+        return code
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        process.replace_by(shutil.which(command[0]) or command[0], command)
+    except OSError as error:
+        terminal.print_error(UsageError(f"cannot start {command[0]}: {error.strerror}"))
+        return _NOT_EXECUTABLE
 
 
 def _functions(shell: str, *, rm: bool) -> str:
@@ -120,23 +131,24 @@ def _capture(command: Sequence[str]) -> None:
         terminal.remark(f"the files are saved as {checkpoint.id[:8]}; {undo}")
 
 
-def _replace_process(command: Sequence[str]) -> None:
+def _leave_git_alias() -> None:
     # git runs an alias at the top of the worktree, and may name its repository to it.
     prefix = os.environ.pop("GIT_PREFIX", None)
     if prefix is not None:
         os.environ.pop("GIT_DIR", None)
         os.chdir(prefix or ".")
-    program = shutil.which(command[0])
-    if program is None:
-        terminal.print_error(UsageError(f"no program {command[0]!r} is on the PATH"))
-        sys.stdout.flush()
-        os._exit(_NOT_FOUND)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    try:
-        process.replace_by(program, command)
-    except OSError as error:
-        raise UsageError(f"cannot run {command[0]}: {error.strerror}") from None
+
+
+def _explain_unstartable(program: str) -> int | None:
+    """Print why a program cannot be started, and return the exit code; None if it can."""
+    if shutil.which(program) is not None:
+        return None
+    is_file = "/" in program and os.path.exists(program)
+    problem = (
+        f"{program} is not executable" if is_file else f"no program {program!r} is on the PATH"
+    )
+    terminal.print_error(UsageError(problem))
+    return _NOT_EXECUTABLE if is_file else _NOT_FOUND
 
 
 @options.declare_parameters("""
@@ -157,9 +169,16 @@ def watch(paths: list[str] | None = None, every: str = "5s") -> int:
         if store.worktree is None:
             raise RepositoryError("a bare repository has no files to watch")
         command = paths or []
-        if command and shutil.which(command[0]) is None:
-            raise UsageError(f"no program {command[0]!r} is on the PATH")
-        return Watch(store, seconds, terminal.remark).run(command)
+        _leave_git_alias()
+        if command and (code := _explain_unstartable(command[0])) is not None:
+            return code
+        watcher = Watch(store, seconds, terminal.remark)
+        try:
+            start = partial(process.start_attached, command, os.environ)
+            return watcher.run(start if command else None)
+        except CkptError as error:
+            terminal.print_error(error)
+            return _NOT_EXECUTABLE
 
 
 @options.declare_parameters("""
