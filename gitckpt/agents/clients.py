@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from gitckpt.agents import settings_file
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.values import dataclass, field
+from gitckpt.store.store import Store, checkpoints_of_store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-    from gitckpt.git.repository import Repository
 
 _SECONDS = 30  # after which a client goes on without its hook
 
@@ -188,25 +187,30 @@ def write(path: str, text: str | None) -> None:
         raise CkptError(f"cannot write {path}: {error.strerror}") from None
 
 
-def is_tracked(repository: Repository, path: str) -> bool | None:
+def is_tracked(store: Store, path: str) -> bool | None:
     """Return whether git tracks a settings file; None if it ignores the file."""
     options = ("-t", "-z", "--cached", "--others", "--exclude-standard")
-    output = repository.git.run("--literal-pathspecs", "ls-files", *options, "--", path).out
+    git = checkpoints_of_store(store).repository.git
+    output = git.run("--literal-pathspecs", "ls-files", *options, "--", path).out
     return None if not output else not output.startswith(b"? ")
 
 
-def exclude(repository: Repository, top: str, path: str) -> None:
+def exclude(store: Store, top: str, path: str) -> None:
     """Have git ignore a file below `top`, so that `git clean` leaves it in place."""
-    file = os.path.join(repository.common_dir, "info", "exclude")
+    file = _exclude_file(store)
     write(file, _exclude_entry(top, path) + (read(file) or ""))
 
 
-def include(repository: Repository, top: str, path: str) -> None:
+def include(store: Store, top: str, path: str) -> None:
     """Remove what `exclude` has added."""
-    file = os.path.join(repository.common_dir, "info", "exclude")
+    file = _exclude_file(store)
     text = read(file)
     if text is not None and _exclude_entry(top, path) in text:
         write(file, text.replace(_exclude_entry(top, path), "", 1) or None)
+
+
+def _exclude_file(store: Store) -> str:
+    return os.path.join(checkpoints_of_store(store).repository.common_dir, "info", "exclude")
 
 
 def _exclude_entry(top: str, path: str) -> str:

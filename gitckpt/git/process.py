@@ -318,7 +318,7 @@ def start_attached(argv: Sequence[str], env: Mapping[str, str]) -> int:
 
 
 def wait_for_exit(pid: int) -> int:
-    """Wait for a child process; return its exit code, or the negative number of a signal."""
+    """Wait for a process; return its exit code, or minus the number of a signal."""
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 

@@ -78,22 +78,23 @@ def _parse_simple_toml(text: str) -> dict[str, Any] | None:
 
     line_pattern = re.compile(
         r'([A-Za-z0-9_-]+) = (?:"([^"\\\x00-\x1f\x7f]*)"|(-?(?:0|[1-9][0-9]{0,17}))'
-        r"|(true|false)|\[\])|\[([A-Za-z0-9_-]+)\]|#[^\x00-\x08\x0a-\x1f\x7f]*"
+        r"|(true|false)|\[\])|\[(?:([A-Za-z0-9_-]+)\.)?([A-Za-z0-9_-]+)\]"
+        r"|#[^\x00-\x08\x0a-\x1f\x7f]*"
     )
     document: dict[str, Any] = {}
     table = document
     for match in map(line_pattern.fullmatch, filter(None, text.split("\n"))):
         if match is None:
             return None
-        key, string, number, boolean, header = match.groups()
+        key, string, number, boolean, outer, header = match.groups()
         name = key or header
         if name is None:  # a comment, as in a fresh `gitckpt.toml`
             continue
-        parent = table if key else document
-        if name in parent:
+        parent = table if key else document.setdefault(outer, {}) if outer else document
+        if not isinstance(parent, dict) or name in parent:
             return None
         if key is None:
-            document[header] = table = {}
+            parent[header] = table = {}
         elif string is not None:
             table[key] = string
         elif number is not None:

@@ -91,6 +91,7 @@ def test_each_line_is_read_as_tomllib_reads_it_or_left_to_it() -> None:
             "c = false",
             "d = []",
             "[t]",
+            "[t.u]",
             "[v]",
             "[d]",
             "v = 1",

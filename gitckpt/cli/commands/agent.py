@@ -80,15 +80,13 @@ def _protect(
 ) -> None:
     """Have git leave the hooks in place, or say that it does not."""
     from gitckpt.agents import clients
-    from gitckpt.store.store import checkpoints_of_store
 
-    repository = checkpoints_of_store(store).repository
     if action == "uninstall":
-        clients.include(repository, top, path)
+        clients.include(store, top, path)
         return
-    is_tracked = clients.is_tracked(repository, path)
+    is_tracked = clients.is_tracked(store, path)
     if is_tracked is False and not shared:
-        clients.exclude(repository, top, path)
+        clients.exclude(store, top, path)
     elif is_tracked is not None:
         name = terminal.shorter_path(path)
         terminal.remark(f"{client.name}: commit {name}, so that git keeps the hooks")

@@ -93,7 +93,7 @@ def run_maintenance(repository: Repository) -> None:
 
 
 def rescue_worktrees(repository: Repository) -> None:
-    """Capture the changed files of all linked worktrees; log each that cannot be captured."""
+    """Capture the changed files of all linked worktrees; log each failure."""
     with Checkpoints(repository, adapter="plumbing") as store:
         for sentence in rescue.capture_linked(store):
             error_log.append_to_log(repository, sentence)

@@ -64,7 +64,7 @@ def _is_due(git_dir: str) -> bool:
 
 
 def _capture(store: Checkpoints, top: str) -> str | None:
-    """Capture the files of a worktree if it is not clean; return why they are missing, or None."""
+    """Capture a worktree unless it is clean; return why files are missing, or None."""
     if store.is_clean():
         return None
     limits = store.settings_reader.read_limits_within_budget()

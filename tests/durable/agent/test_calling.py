@@ -663,7 +663,8 @@ def blocks(language: str) -> list[str]:
 
 
 def test_example_of_a_configuration(tmp_path: Path) -> None:
-    (tmp_path / "gitckpt.toml").write_text(blocks("toml")[0])
+    example = next(block for block in blocks("toml") if "[agents." in block)
+    (tmp_path / "gitckpt.toml").write_text(example)
     found = clients.read_clients(str(tmp_path / "gitckpt.toml"))
     assert {
         name: (client.prompt, client.format, client.resume) for name, client in found.items()

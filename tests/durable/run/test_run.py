@@ -373,7 +373,7 @@ def test_where_the_time_does_not_suffice_for_files_in_between_it_is_said_once(
         run.pause()
     said = (
         f"no autosaves of run {RUN}: capturing the files took more than 0 seconds; "
-        "to allow more time: git config ckpt."
+        "which files have changed is unknown; to allow more time: git config ckpt."
     )
     assert (Path(private_dir(store)) / "log").read_text().count(said) == 1
 
