@@ -35,7 +35,7 @@ WATCH = """
     from gitckpt.git.process import start_attached
     from gitckpt.store.store import Store
     os.chdir(path)
-    command = ["sh", "-c", "echo $0 > draft.txt; sleep 1; echo $0 > last.txt", args[0]]
+    command = ["sh", "-c", "echo $0 > draft.txt; sleep 1.5; echo $0 > last.txt", args[0]]
     watch = Watch(Store(store), 0.1, lambda line: print(line.split()[-1], flush=True))
     assert watch.run(lambda: start_attached(command, os.environ)) == 0
 """
