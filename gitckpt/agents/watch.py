@@ -99,7 +99,8 @@ class Watch:
         ignored = [os.path.realpath(path) for path in self._git_dirs]
         options: Any = {"watch_filter": DefaultFilter(ignore_paths=ignored)}
         options |= {"stop_event": has_ended, "rust_timeout": _TIMEOUT, "yield_on_timeout": True}
-        changed: float | None = None  # when a file last changed; None after a record
+        # When a file last changed; None after a record. The command may have begun before.
+        changed: float | None = time.monotonic()
         try:
             # Without a change, an empty set comes at each timeout; Ctrl-C is noticed then.
             for changes in watch(self._store.repository.worktree or "", **options):

@@ -30,6 +30,16 @@ GUARD = """
     print(made.id if made is not None else "", flush=True)
 """
 
+WATCH = """
+    from gitckpt.agents.watch import Watch
+    from gitckpt.git.process import start_attached
+    from gitckpt.store.store import Store
+    os.chdir(path)
+    command = ["sh", "-c", "echo $0 > draft.txt; sleep 1.5; echo $0 > last.txt", args[0]]
+    watch = Watch(Store(store), 0.1, lambda line: print(line.split()[-1], flush=True))
+    assert watch.run(lambda: start_attached(command, os.environ)) == 0
+"""
+
 each_share = pytest.mark.parametrize("share", range(SHARES))
 
 
@@ -66,8 +76,7 @@ def test_a_hook_may_be_killed_at_every_write(
             assert len({entry.run for entry in entries}) == 1
             assert b"draft.txt" in store.diff_commit(entries[0].id)
         require_runs(checkout, require_whole(checkout))
-        locks = (checkout.path / ".git").rglob("*.lock")
-        assert [path for path in locks if path.parent.name != "ckpt"] == []  # those are permanent
+        require_no_locks(checkout)
         if survived:
             assert at > 8
             return
@@ -93,3 +102,36 @@ def test_a_guard_may_be_killed_at_every_write(
         if survived:
             assert at > 8
             return
+
+
+@each_share
+def test_watch_may_be_killed_at_every_write(
+    main_checkout: Checkout, copies: Copies, killer: Killer, share: int
+) -> None:
+    main_checkout.write("README", "changed before\n")
+    for at in positions(share):
+        checkout = copies.make()
+        survived, reported = killer.run(at, WATCH, str(checkout.path), "first")
+        found = require_whole(checkout)
+        assert set(reported) <= {name[:8] for name in found}
+        assert not survived or len(found) >= 2
+        with opened(checkout) as store:
+            assert store.verify().findings == []
+        killer.run(10**9, WATCH, str(checkout.path), "second")
+        with opened(checkout) as store:
+            entries = store.list()
+            assert entries[0].label == "watch-complete"
+            patch = store.diff_commit(entries[0].id)
+            assert b"changed before" in patch
+            assert patch.count(b"+second") == 2
+            assert store.verify().findings == []
+        require_whole(checkout)
+        require_no_locks(checkout)
+        if survived:
+            assert at > 16
+            return
+
+
+def require_no_locks(checkout: Checkout) -> None:
+    locks = (checkout.path / ".git").rglob("*.lock")
+    assert [path for path in locks if path.parent.name != "ckpt"] == []  # those are permanent
