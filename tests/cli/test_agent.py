@@ -133,6 +133,12 @@ def test_turns_show_prompt_files_and_guards(ckpt: Ckpt, checkout: Checkout) -> N
     assert turns[1]["guards"][0]["message"] == "before: python3 fix.py"
 
 
+def test_the_status_of_a_session_leads_to_its_turns(ckpt: Ckpt, checkout: Checkout) -> None:
+    call_hook("UserPromptSubmit", checkout, prompt="Add a login")
+    run = ckpt("runs", at=checkout).out.split("\t")[0]
+    assert f"git ckpt turns {run}" in ckpt("status", run, at=checkout).out
+
+
 def test_a_turn_that_does_not_exist_is_an_error(ckpt: Ckpt, checkout: Checkout) -> None:
     call_hook("UserPromptSubmit", checkout, prompt="Add a login")
     missing = ckpt("diff", "login:7", at=checkout)

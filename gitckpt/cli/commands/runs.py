@@ -106,6 +106,8 @@ def _next_command(history: History) -> str | None:
     summary, run_id = history.summary, history.summary.run
     if summary.status == runstate.COMPLETE:
         return None
+    if summary.is_session:
+        return f"git ckpt turns {run_id}"
     if summary.status == runstate.RUNNING:
         return f"git ckpt cancel {run_id}"
     if summary.status == runstate.STALLED:

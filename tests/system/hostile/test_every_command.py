@@ -40,6 +40,11 @@ CALLS: dict[str, list[str]] = {
         "show {run}",
     ],
     "diff": ["diff {good}", "diff {bad}", "diff {bad} {good}"],
+    "agent": ["agent status"],
+    "turns": ["turns", "turns {run}", "turns --json"],
+    "guard": ["guard -- true"],
+    "watch": ["watch -- true"],
+    "rescue": ["rescue", "rescue --json", "rescue {bad} --into rescued"],
     "resume": [
         "resume",
         "resume {run}",
