@@ -178,8 +178,9 @@ class _ProgressCounter:
         import re  # only at a terminal
 
         self._progress, self._total = progress, 0
-        title = rb"(?:Updating files|Filtering content)"
-        self._line = re.compile(title + rb": +\d+% \((\d+)/(\d+)\)[^\r\n]*[\r\n]?")
+        self._line = re.compile(
+            rb"(?:Updating files|Filtering content): +\d+% \((\d+)/(\d+)\)[^\r\n]*[\r\n]?"
+        )
 
     def count_paths(self, paths: bytes) -> Iterator[bytes]:
         self._total, count, counted_end = paths.count(b"\0"), 0, 0
