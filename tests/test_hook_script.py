@@ -17,6 +17,7 @@ from gitckpt.git.repository import discover_repository
 from gitckpt.model import ids
 from gitckpt.model.document import shorten_message
 from gitckpt.store.hooks.installation import install_hooks
+from gitckpt.store.retention import maintenance
 from tests.conftest import Checkout
 
 SHELLS = [
@@ -40,7 +41,10 @@ SUBJECTS = [
 @pytest.fixture
 def hooked(main_checkout: Checkout) -> Checkout:
     """Return a worktree whose next commit only the shell script records."""
-    install_hooks(discover_repository(str(main_checkout.path)), version=(2, 39, 5), mode="files")
+    repository = discover_repository(str(main_checkout.path))
+    install_hooks(repository, version=(2, 39, 5), mode="files")
+    # Else maintenance starts in the background, and captures linked worktrees.
+    maintenance.record_never_maintained(repository)
     main_checkout.commit("by Python, which makes the private directory")
     return main_checkout
 
@@ -140,7 +144,6 @@ def test_linked_worktrees_call_python_once_an_hour(hooked: Checkout, tmp_path: P
         return subprocess.run(words, check=True, capture_output=True, text=True).stderr
 
     now = stamp.read_text()
-    (stamp.parent / "maintained").write_text(now)
     for text, needs_python in ((now, False), (f"2025{now[4:]}", True), ("", True), ("x\n", True)):
         stamp.write_text(text)
         assert ("/no/python is missing" in errors()) == needs_python
