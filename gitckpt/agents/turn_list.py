@@ -46,8 +46,15 @@ class Turn:
         return [entry for entry in self.entries if entry.trigger == GUARD]
 
     @property
+    def _has_expired_end(self) -> bool:
+        if self.following is None:
+            return False
+        last, first = self.entries[-1].sequence, self.following.sequence
+        return last is not None and first is not None and last + 1 < first
+
+    @property
     def status(self) -> str:
-        if self.entries[-1].status == "complete":
+        if self.entries[-1].status == "complete" or self._has_expired_end:
             return COMPLETE
         return OPEN if self.after is None else INTERRUPTED
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from gitckpt import CheckpointInfo, Policy, Query, Store
+from gitckpt.agents import turn_list
 from gitckpt.model import policy
 from gitckpt.model.policy import ExpiryCandidate
 from gitckpt.store import local_checkpoints
@@ -342,6 +343,7 @@ class TestSessions:
         assert reasons(store, dry_run=True) == ends
         assert reasons(store) == ends
         assert numbers(checkout) == [1, 2, 4, 5, 7, 8, 9]
+        assert [turn.status for turn in turn_list.list_turns(store)] == ["complete"] * 3
         assert reasons(store) == {}
         clock.instant = NOON + 8 * DAY + HOUR
         assert set(reasons(store).values()) == {"8d old, only the last of a session stays"}
