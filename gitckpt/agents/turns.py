@@ -57,6 +57,7 @@ class AgentSession:
         if self.run is not None:
             try:
                 self._newest = store.heads.read(self.run)
+                store.heads.trust_head(self.run)
             except NotFoundError:  # removed meanwhile
                 self.run = None
 
