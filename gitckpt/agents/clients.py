@@ -28,13 +28,12 @@ _PLUGIN_FILE = "plugin/gitckpt.js"
 _PLUGIN = """\
 // Written by `git ckpt agent install opencode`; removed by `git ckpt agent uninstall opencode`.
 // Tells gitckpt of each turn and of each shell command; see docs/agents.md of gitckpt.
-import { spawn } from "node:child_process"
+import { spawn, spawnSync } from "node:child_process"
 
+const words = ["ckpt", "hook", "agent", "opencode"]
 const tell = (event) =>
   new Promise((resolve) => {
-    const child = spawn("git", ["ckpt", "hook", "agent", "opencode"], {
-      stdio: ["pipe", "ignore", "ignore"],
-    })
+    const child = spawn("git", words, { stdio: ["pipe", "ignore", "ignore"] })
     const timer = setTimeout(resolve, 30000)
     const end = () => { clearTimeout(timer); resolve() }
     child.on("error", end)
@@ -59,7 +58,9 @@ export const Gitckpt = async ({ directory }) => ({
   event: async ({ event }) => {
     if (event.type !== "session.idle") return
     const session_id = event.properties.sessionID
-    await tell({ hook_event_name: "session.idle", session_id, cwd: directory })
+    const input = JSON.stringify({ hook_event_name: "session.idle", session_id, cwd: directory })
+    // `opencode run` ends now and waits for nothing.
+    spawnSync("git", words, { input, stdio: ["pipe", "ignore", "ignore"], timeout: 10000 })
   },
 })
 """

@@ -22,8 +22,8 @@ HOOK_OPTIONS = {"codex": "--dangerously-bypass-hook-trust"}
 RESUME = {"claude": "--resume {}", "codex": "resume {}", "opencode": "--session {}"}
 """The options that continue a conversation, before a final `-`."""
 
-MERGE = "git merge -q other"
-"""Ends with a conflict in plan.md."""
+MERGE = "git -c user.name=A -c user.email=a@example.com merge -q other"
+"""Ends with a conflict in plan.md. Gemini CLI keeps git's variables from its tools."""
 
 DESTROY = "git reset -q --hard && git clean -fdq"
 
