@@ -11,7 +11,8 @@ import pytest
 
 from gitckpt import Policy, Store
 from gitckpt.git.repository import Repository, discover_repository
-from gitckpt.store.retention import expiry, maintenance
+from gitckpt.model import times
+from gitckpt.store.retention import expiry, maintenance, sweep
 from tests.conftest import Checkout
 from tests.stores import DAY, HOUR, SECOND, set_clock
 
@@ -135,3 +136,20 @@ def test_ages_from_before_the_epoch_are_no_reason_to_fail(main_checkout: Checkou
     with Store.open(main_checkout.path) as store:
         store.save("one", {})
         assert store.expire(rules).total == 1
+
+
+def test_scratch_file_of_a_killed_check_is_swept(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expiry.check_clock(repository, START)
+    if (pid := os.fork()) == 0:
+        os.replace = lambda *_: os._exit(0)  # type: ignore[assignment]
+        expiry.check_clock(repository, START + HOUR)
+        os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+    private_dir = Path(repository.private_dir)
+    (scratch,) = private_dir.glob("clock.*")
+    assert sweep.delete_leftover_files(repository) == []  # it may be in use
+    monkeypatch.setattr(times, "GRACE", -1.0)
+    assert sweep.delete_leftover_files(repository) == [str(scratch)]
+    assert os.listdir(private_dir) == ["clock"]
