@@ -42,11 +42,15 @@ def run(client: str, maintain: Callable[[str], None]) -> None:
 
 
 def _answer(client: str, maintain: Callable[[str], None]) -> dict[str, object]:
-    from gitckpt.agents import events
+    from gitckpt.agents import events, shell_command
 
     payload = events.read(sys.stdin.buffer)
     event = events.parse(payload, client) if payload is not None else None
     if event is None or not os.path.isdir(event.directory):
+        return {}
+    # Most tools of an agent only read: the answer to them needs no repository.
+    is_tool = event.kind == events.TOOL
+    if is_tool and (event.command is None or shell_command.only_reads(event.command)):
         return {}
     from gitckpt.agents import turns
 
@@ -62,8 +66,7 @@ def _answer(client: str, maintain: Callable[[str], None]) -> dict[str, object]:
 
         _log(event, error_log.format_traceback(error))
         return {}
-    is_guard = checkpoint is not None and event.kind == events.TOOL
-    return _advice(event, checkpoint) if checkpoint is not None and is_guard else {}
+    return _advice(event, checkpoint) if checkpoint is not None and is_tool else {}
 
 
 def _advice(event: HookEvent, checkpoint: Checkpoint) -> dict[str, object]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Callable, Iterable, Sequence
 
+from gitckpt.agents.shell_command import is_destructive, only_reads, words_of
 from gitckpt.git.objects import encoding
 from gitckpt.git.repository import open_repository
 from gitckpt.git.worktree import administration
@@ -24,68 +24,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Commands without an option that writes a file or runs another command.
-_READERS = (
-    *("basename", "cat", "cmp", "cut", "df", "diff", "dirname", "du", "echo", "egrep"),
-    *("false", "fgrep", "grep", "head", "id", "jobs", "ls", "nl", "printenv"),
-    *("ps", "pwd", "readlink", "realpath", "stat", "tail", "test", "true", "tty", "type"),
-    *("uname", "uptime", "wc", "which", "whoami"),
-)
-_GIT_READERS = (
-    *("blame", "cat-file", "describe", "diff", "for-each-ref", "grep", "log", "ls-files"),
-    *("merge-base", "name-rev", "rev-list", "rev-parse", "shortlog", "show", "show-ref"),
-    *("status", "var", "version", "whatchanged"),
-)
-# Subcommands of git that can take uncommitted work, or commits without another ref. Others are
-# guarded as well: this list decides only when a person or an agent is told of a checkpoint.
-DESTRUCTIVE = (
-    *("am", "apply", "bisect", "branch", "checkout", "checkout-index", "cherry-pick", "clean"),
-    *("filter-branch", "gc", "merge", "mv", "prune", "pull", "read-tree", "rebase", "reflog"),
-    *("reset", "restore", "revert", "rm", "sparse-checkout", "stash", "submodule", "switch"),
-    *("tag", "update-ref", "worktree"),
-)
-# A redirection, an expansion or a second command.
-_NOT_PLAIN = re.compile(r"[<>|;&`$()\n\r\\]")
-# Options of git's readers that write a file or run a program, also abbreviated and bundled.
-_WRITING = re.compile(r"--(?:ou|op|ex|textc|filters)|-[A-Za-z]*O")
-
 MAX_MESSAGE = 200  # characters of a message
-_MAX_SEARCHED = 1 << 16  # characters of a command that are searched for names
 _MOST = 16  # worktrees, and directories that a command changes to
-
-
-def only_reads(command: str) -> bool:
-    """Return whether a shell command surely changes no file."""
-    if _NOT_PLAIN.search(command):
-        return False
-    words = command.split()
-    if not words:
-        return True
-    if words[0] != "git":
-        return words[0] in _READERS
-    is_reader = len(words) > 1 and words[1] in _GIT_READERS
-    return is_reader and not any(_WRITING.match(word) for word in words)
-
-
-def is_destructive(command: str) -> bool:
-    """Return whether a command deletes files or calls a destructive subcommand of git."""
-    words = set(words_of(command))
-    return "rm" in words or ("git" in words and not words.isdisjoint(DESTRUCTIVE))
-
-
-def words_of(command: str) -> list[str]:
-    """Split a shell command into words; a quoted command within it as well."""
-    lexer = shlex.shlex(command[:_MAX_SEARCHED], posix=True, punctuation_chars=True)
-    lexer.whitespace_split, lexer.commenters = True, ""
-    try:
-        words = list(lexer)
-    except ValueError:  # an unclosed quote, such as in a here-document
-        words = []
-    inner = _SEPARATORS.split(command[:_MAX_SEARCHED])
-    return list(dict.fromkeys(filter(None, [*words, *inner])))
-
-
-_SEPARATORS = re.compile(r"""[\s'"`;&|()<>]+""")
 
 
 def protect(

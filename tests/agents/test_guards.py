@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Store
-from gitckpt.agents import guards
+from gitckpt.agents import guards, shell_command
 from tests.conftest import Checkout
 
 READERS = """
@@ -118,7 +118,7 @@ xargs rm < list.txt
 
 @pytest.mark.parametrize("command", READERS.strip().splitlines())
 def test_readers_are_let_through(command: str) -> None:
-    assert guards.only_reads(command)
+    assert shell_command.only_reads(command)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_readers_are_let_through(command: str) -> None:
     ],
 )
 def test_readers_with_a_side_effect_are_no_readers(command: str) -> None:
-    assert not guards.only_reads(command)
+    assert not shell_command.only_reads(command)
 
 
 def prepare(checkout: Checkout) -> dict[str, bytes]:

@@ -97,7 +97,7 @@ def guard(paths: list[str] | None = None, shell: str | None = None, rm: bool = F
 
 
 def _functions(shell: str, *, rm: bool) -> str:
-    from gitckpt.agents.guards import DESTRUCTIVE
+    from gitckpt.agents.shell_command import DESTRUCTIVE
 
     if shell == "fish":
         return _FISH.format(words=" ".join(DESTRUCTIVE)) + (_FISH_RM if rm else "")
