@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gitckpt.git.worktree.index import PrivateIndex, WorktreeStatus
     from gitckpt.store.config.settings import SettingsReader
     from gitckpt.store.leases.leases import Leases
+    from gitckpt.store.records.addresses import Addresses
     from gitckpt.store.records.draft import CheckpointDetails, SuccessorCheckpoint
     from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
     from gitckpt.store.records.index import Index
@@ -397,14 +398,24 @@ class Checkpoints:
         document = next(self.objects.read([oid]))
         return ref_names.require_document(document, ref, oid)
 
-    def find_id(self, text: str) -> str:
-        from gitckpt.store.records import finder
+    @cached_property
+    def addresses(self) -> Addresses:
+        from gitckpt.store.records.addresses import Addresses
 
-        checkpoint_id = finder.find_id(text, self.repository, self.index, self.find_linked)
+        def run_of(key: str) -> str | None:
+            return self.claim_of_key(key).existing_run()
+
+        return Addresses(self.repository, self.index, self.find_linked, run_of, self.clock)
+
+    def find_id(self, text: str) -> str:
+        checkpoint_id = self.addresses.find_checkpoint(text)
+        self.warn_if_replaced(checkpoint_id)
+        return checkpoint_id
+
+    def warn_if_replaced(self, checkpoint_id: str) -> None:
         if self.is_replaced(checkpoint_id):
             error = local_checkpoints.replaced_error(checkpoint_id)
             self._listener.tell(f"{error.message}; to {error.hint}")
-        return checkpoint_id
 
     def list(self, query: Query | None = None) -> Sequence[CheckpointInfo]:
         return self.index.select(query)

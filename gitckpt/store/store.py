@@ -172,13 +172,20 @@ class Store:
         return self._checkpoints.read_document_bytes(checkpoint_id)
 
     def find(self, text: str) -> str:
-        """Return the id of the checkpoint that a text names.
+        """Return the id of the checkpoint that an address names.
 
-        `text` is a git revision (for a checkpoint of that commit), "latest" (in this worktree),
-        "latest:any", or at least 4 characters of the id of a checkpoint or run (for its newest
-        checkpoint). Raises NotFoundError or AmbiguousError.
+        `text` is at least 4 characters of an id, a run or part of its name (for its newest
+        checkpoint), a git revision (for a checkpoint of that commit), "latest" (in this worktree),
+        "latest:any", `latest~3`, `@{20m}`, `@{yesterday 18:00}`, `RUN~2`, `RUN:PHASE` or
+        `SESSION:TURN`. Raises NotFoundError or AmbiguousError.
         """
         return self._checkpoints.find_id(text)
+
+    def find_path(self, text: str) -> tuple[str, str | None]:
+        """Split `ADDRESS:PATH` into a checkpoint's id and the path, or None without a path."""
+        checkpoint_id, path = self._checkpoints.addresses.split_path(text)
+        self._checkpoints.warn_if_replaced(checkpoint_id)
+        return checkpoint_id, path
 
     def list(self, query: Query | None = None) -> Sequence[CheckpointInfo]:
         """List the checkpoints that match a query, newest first; without one, list all."""
@@ -256,17 +263,15 @@ class Store:
     # Runs
 
     def find_run(self, text: str) -> str:
-        """Return the run id that begins with a text; raise NotFoundError, AmbiguousError."""
-        from gitckpt.store.records import finder
+        """Return the run named by its beginning, by a unique part, or by an agent's session id.
 
-        require_text("text", text)
-        return finder.find_run(text, self._checkpoints.index)
+        Raises NotFoundError or AmbiguousError.
+        """
+        return self._checkpoints.addresses.find_run(text)
 
     def run_named(self, text: str) -> str | None:
-        """Return the run id that begins with a text, or None; raise AmbiguousError."""
-        from gitckpt.store.records import finder
-
-        return finder.resolve_run(text, self._checkpoints.repository, self._checkpoints.index)
+        """Return the run if a text names one, and no checkpoint; raise AmbiguousError."""
+        return self._checkpoints.addresses.find_named_run(text)
 
     def newest(self, run: str) -> Checkpoint:
         """Return a run's newest checkpoint; raise NotFoundError or InvalidCheckpoint."""
