@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
     from gitckpt.store.records.index import Index
     from gitckpt.store.records.keys import KeyClaim
+    from gitckpt.store.records.labels import LabelRefs
     from gitckpt.store.records.recorder import Change, LeaseGuard, ProgressOf
     from gitckpt.store.records.remover import CheckpointRemover
     from gitckpt.store.snapshot.last_capture import CaptureEvidence
@@ -405,7 +406,20 @@ class Checkpoints:
         def run_of(key: str) -> str | None:
             return self.claim_of_key(key).existing_run()
 
-        return Addresses(self.repository, self.index, self.find_linked, run_of, self.clock)
+        return Addresses(
+            self.repository,
+            self.index,
+            linked=self.find_linked,
+            find_tagged=self.labels.find_tagged,
+            run_of=run_of,
+            clock=self.clock,
+        )
+
+    @cached_property
+    def labels(self) -> LabelRefs:
+        from gitckpt.store.records.labels import LabelRefs
+
+        return LabelRefs(self.repository, self.objects, self.refs)
 
     def find_id(self, text: str) -> str:
         checkpoint_id = self.addresses.find_checkpoint(text)
@@ -483,7 +497,7 @@ class Checkpoints:
     def make_remover(self) -> CheckpointRemover:
         from gitckpt.store.records.remover import CheckpointRemover
 
-        return CheckpointRemover(self.repository, self.objects, self.refs, self.index)
+        return CheckpointRemover(self.repository, self.objects, self.refs, self.index, self.labels)
 
     def _clear_stale_lock(self, lock: str) -> bool:
         from gitckpt.store.records import heads  # locks are seldom in the way

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gitckpt.store.config.settings import Loosening
     from gitckpt.store.hooks.installation import Installation
     from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
+    from gitckpt.store.records.labels import Labels
     from gitckpt.store.records.recorder import LeaseGuard
     from gitckpt.store.restore.restorer import RestoreResult
     from gitckpt.store.restore.undo import UndoStep
@@ -218,6 +219,38 @@ class Store:
         """Map the id of each checkpoint that a fetch replaced to its document's old oid."""
         oids = {entry.id: entry.oid for entry in _require_entries(entries)}
         return LocalCheckpoints.read(self._checkpoints.repository, oids).replaced_oids(oids)
+
+    def labels(self, checkpoint_ids: Collection[str]) -> Mapping[str, Labels]:
+        """Map the ids of checkpoints with tags, a pin or a note to these."""
+        return self._checkpoints.labels.read_labels(as_strings("checkpoint_ids", checkpoint_ids))
+
+    def tags(self) -> Mapping[str, str]:
+        """Map the names of all tags to the ids of their checkpoints."""
+        return self._checkpoints.labels.read_tags()
+
+    def tag(self, checkpoint: Checkpoint | str, name: str) -> None:
+        """Name a checkpoint, which then never expires; raise UsageError if the name is taken."""
+        checkpoint_id = self._resolve(checkpoint).id
+        if self._checkpoints.addresses.is_beginning(name):
+            hint = "choose another name"
+            raise UsageError(f"{name!r} names a checkpoint or run already", hint=hint)
+        self._checkpoints.labels.add_tag(checkpoint_id, name)
+
+    def untag(self, name: str) -> None:
+        """Delete a tag; raise NotFoundError without one."""
+        self._checkpoints.labels.delete_tag(name)
+
+    def pin(self, checkpoint: Checkpoint | str) -> None:
+        """Keep a checkpoint from expiring."""
+        self._checkpoints.labels.pin(self._resolve(checkpoint).id)
+
+    def unpin(self, checkpoint: Checkpoint | str) -> bool:
+        """Let a checkpoint expire again; return whether it was pinned."""
+        return self._checkpoints.labels.unpin(self._resolve(checkpoint).id)
+
+    def annotate(self, checkpoint: Checkpoint | str, text: str | None) -> None:
+        """Set the user's own note on a checkpoint, whose document stays as it is."""
+        self._checkpoints.labels.write_note(self._resolve(checkpoint).id, text)
 
     def resume(
         self, checkpoint: Checkpoint | str, directory: str | os.PathLike[str] | None = None

@@ -7,6 +7,7 @@ Public modules:
     index: lists checkpoints from a cache in SQLite.
     finder: finds the newest checkpoints of a worktree, and those of a commit.
     turns: groups the checkpoints of agents' sessions into turns.
+    labels: stores a user's tags, pins and notes on checkpoints.
     addresses: resolves the texts that name checkpoints and runs.
     remover: removes checkpoints.
     draft: turns the arguments of `Store.save` into the keys of a checkpoint's document.

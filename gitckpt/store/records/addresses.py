@@ -32,6 +32,7 @@ class Addresses:
 
     Args:
         linked: returns the checkpoints of a commit.
+        find_tagged: returns the checkpoint with a tag.
         run_of: returns the run that was started with a key.
         clock: returns the time, for ages.
     """
@@ -40,12 +41,14 @@ class Addresses:
         self,
         repository: Repository,
         index: Index,
+        *,
         linked: Linked,
+        find_tagged: Callable[[str], str | None],
         run_of: Callable[[str], str | None],
         clock: Callable[[], int],
     ) -> None:
         self._repository, self._index, self._linked = repository, index, linked
-        self._run_of, self._clock = run_of, clock
+        self._find_tagged, self._run_of, self._clock = find_tagged, run_of, clock
 
     def find_checkpoint(self, text: str) -> str:
         """Return the id of the checkpoint; raise NotFoundError or AmbiguousError."""
@@ -76,6 +79,14 @@ class Addresses:
         if text in (LATEST, LATEST_ANY) or not text.strip():
             return None
         return self._resolve(text)[1]
+
+    def is_beginning(self, text: str) -> bool:
+        """Return whether ids of checkpoints or runs begin with the text."""
+        require_text("text", text)
+        try:
+            return any(self._resolve_beginning(text))
+        except AmbiguousError:
+            return True
 
     def find_run(self, text: str) -> str:
         """Return the run where only a run can be meant, or raise NotFoundError."""
@@ -124,6 +135,8 @@ class Addresses:
             return finder.find_latest_of_all(self._repository, self._index), None
         if any(named := self._resolve_beginning(text)):
             return named
+        if checkpoint_id := self._find_tagged(text):
+            return checkpoint_id, None
         if checkpoint_id := self._find_in_worktree(text):
             return checkpoint_id, None
         before, has_path, _ = text.partition("}:")
@@ -217,6 +230,8 @@ class Addresses:
         checkpoint_id, run = self._resolve_beginning(text)
         if checkpoint_id or run:
             return run
+        if self._find_tagged(text):
+            return None
         try:
             self._repository.resolve_commit(text)
         except NotFoundError:
