@@ -183,7 +183,7 @@ class Store:
         return self._checkpoints.find_id(text)
 
     def find_path(self, text: str) -> tuple[str, str | None]:
-        """Split `ADDRESS:PATH` into a checkpoint's id and the path, or None without a path."""
+        """Split `ADDRESS:PATH` into a checkpoint's id and the path; None for no path."""
         checkpoint_id, path = self._checkpoints.addresses.split_path(text)
         self._checkpoints.warn_if_replaced(checkpoint_id)
         return checkpoint_id, path
@@ -229,7 +229,7 @@ class Store:
         return self._checkpoints.labels.read_tags()
 
     def tag(self, checkpoint: Checkpoint | str, name: str) -> None:
-        """Name a checkpoint, which then never expires; raise UsageError if the name is taken."""
+        """Name a checkpoint, which then never expires; raise UsageError if taken."""
         checkpoint_id = self._resolve(checkpoint).id
         if self._checkpoints.addresses.is_beginning(name):
             hint = "choose another name"
@@ -296,9 +296,9 @@ class Store:
     # Runs
 
     def find_run(self, text: str) -> str:
-        """Return the run named by its beginning, by a unique part, or by an agent's session id.
+        """Return the run that a text names; raise NotFoundError or AmbiguousError.
 
-        Raises NotFoundError or AmbiguousError.
+        `text` is the beginning or a unique part of its id, or an agent's id of the session.
         """
         return self._checkpoints.addresses.find_run(text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ class Scene:
         self.ids: list[str] = []
         now = times.now()
         for age in (200, 100, 30, 10):
-            with open_store(checkout, clock=lambda age=age: now - age * MINUTE) as store:
+            with open_store(checkout, clock=partial(int, now - age * MINUTE)) as store:
                 checkout.write("README", f"{age}\n")
                 self.ids.append(store.save("manual-complete", message=f"{age} ago").id)
         self.runs: list[str] = []

@@ -1,4 +1,4 @@
-"""Resolve addresses, the texts that name a checkpoint or a run (docs/addresses.md)."""
+"""Resolve addresses, which name a checkpoint or a run: see docs/addresses.md."""
 
 from __future__ import annotations
 
