@@ -36,6 +36,31 @@ def ids_of(done: Outcome) -> list[str]:
     return [line.split("\t")[0] for line in done.out.splitlines()]
 
 
+def test_by_more_criteria(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> None:
+    first = save(main_checkout, "-m", "Fix (login)", "--agent", "claude")
+    with Store.open(main_checkout.path) as store:
+        hook = store.record("commit-complete", {}, trigger="post-commit", message="done").id
+        safety = store.record("safety-complete", {}, trigger="safety").id
+        run = store.record("plan-complete", {}, start="one", trigger="turn").id
+    main_checkout.git("switch", "--quiet", "-c", "topic")
+    last = save(main_checkout, "-m", "fix logout")
+    for words, expected in {
+        ("--grep", "fix .?log"): [last, first],
+        ("--grep", r"\(login\)"): [first],
+        ("--agent", "claude"): [first],
+        ("--branch", "topic"): [last],
+        ("--branch", "refs/heads/topic"): [last],
+        ("--trigger", "turn", "--trigger", "post-commit"): [run, hook],
+        ("--in-run",): [run],
+        ("--no-run",): [last, safety, hook, first],
+        ("--until", "1h"): [],
+        ("--since", "1h", "--until", "now", "--no-run", "--agent", "claude"): [first],
+    }.items():
+        assert ids_of(ckpt("list", *words, at=main_checkout)) == expected, words
+    for words in (("--grep", "(login"), ("--since", "soon"), ("--in-run", "--no-run")):
+        assert ckpt("list", *words, at=main_checkout).code == 2
+
+
 def test_piped_each_checkpoint_is_a_line_of_eight_columns(
     ckpt: Ckpt, save: Save, checkout: Checkout
 ) -> None:

@@ -1,6 +1,7 @@
 """Store the tags, pins and notes that a user attaches to checkpoints.
 
-They are deleted with their checkpoint. A tag or pin is a ref to the document of its checkpoint, a note is a ref to a blob with its text.
+They are deleted with their checkpoint. A tag or pin is a ref to the document of its checkpoint, a
+note is a ref to a blob with its text.
 """
 
 from __future__ import annotations
