@@ -16,7 +16,7 @@ _CLOCK = re.compile(
     r"(?:(today|yesterday|[0-9]{4}-[0-9]{2}-[0-9]{2})[ .t])?"
     r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?"
 )
-_HINT = "write an age (20m, 2h, 3d), a time (11:40, yesterday 18:00) or a date (2026-11-26 18:00)"
+_HINT = "write an age (20m, 2h), a time (11:40, yesterday 18:00) or a date (2026-11-26 18:00)"
 
 
 def parse_instant(text: str, now: int | None = None) -> int:

@@ -175,7 +175,7 @@ class Store:
     def find(self, text: str) -> str:
         """Return the id of the checkpoint that an address names.
 
-        `text` is at least 4 characters of an id, a run or part of its name (for its newest
+        `text` is at least 4 characters of an id, a tag, a run or part of its name (for its newest
         checkpoint), a git revision (for a checkpoint of that commit), "latest" (in this worktree),
         "latest:any", `latest~3`, `@{20m}`, `@{yesterday 18:00}`, `RUN~2`, `RUN:PHASE` or
         `SESSION:TURN`. Raises NotFoundError or AmbiguousError.
