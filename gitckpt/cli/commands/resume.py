@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @options.declare_parameters("""
-[ID]  A checkpoint, run, rev or latest.  [default: the unfinished run started in this worktree]
+[ID]  The address of a checkpoint, or a run.  [default: the unfinished run of this worktree]
 --no-run  Only open the worktree.
 --into DIR  Create the worktree in DIR.
 --from PHASE  Repeat this phase and all later ones.

@@ -24,7 +24,7 @@ _TYPE_TEXTS = {"null": "null", "bytes": "bytes, in base64", "integer": "an integ
 
 
 @options.declare_parameters("""
-[ID]  The address of a checkpoint.  [default: latest]
+[ID]  The address of a checkpoint, such as latest~2 or @{20m}.  [default: latest]
 --json  Print one JSON document.
 --raw  Print the stored document, byte for byte.
 --state  Print only the state, as JSON.
