@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from gitckpt.git.objects.writer import ObjectDatabase
     from gitckpt.git.repository import Repository
+    from gitckpt.store.records.labels import LabelRefs
     from gitckpt.store.snapshot.limits import Limits
 
     class SubmoduleStore(Protocol):
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
         def open_store_for(self, repository: Repository, adapter: str) -> SubmoduleStore: ...
         def capture_worktree(self, limits: Limits | None = None) -> Worktree: ...
+        @property
+        def labels(self) -> LabelRefs: ...
         @property
         def record(self) -> Callable[..., Checkpoint]: ...
         def read(self, checkpoint_id: str) -> Checkpoint: ...
@@ -297,9 +300,9 @@ def copy_all_checkpoints(store: SubmoduleStore, source: Repository, to: Reposito
 
 
 def _remove_automatic(submodule_store: SubmoduleStore, entries: Iterable[CheckpointInfo]) -> None:
-    ids = [entry.id for entry in entries if entry.trigger == SUBMODULE]
+    ids = {entry.id for entry in entries if entry.trigger == SUBMODULE}
     if ids:
-        submodule_store.remove(ids)
+        submodule_store.remove(sorted(ids - submodule_store.labels.read_kept_ids()))
 
 
 def _apply_in_submodules(

@@ -96,7 +96,7 @@ def _print_summary(files: list[ImportedFile], *, dry_run: bool) -> None:
 
 
 @options.declare_parameters("""
-ID  A checkpoint (id, prefix, rev or latest) or a run (id or prefix).
+ID  The address of a checkpoint, or a run.
 --format F  The format: rlm-act, workflow, forge, quasar or superpowers.
 -o, --output PATH  The file to write; for a run as rlm-act, a directory.
 --force  Overwrite a file that is neither an import nor the last export.

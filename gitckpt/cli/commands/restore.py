@@ -25,7 +25,8 @@ _COLUMNS = ("STEP", "ID", "AGE", "COMMIT", "BRANCH", "MESSAGE")
 
 
 @options.declare_parameters("""
-ID [-- PATH…]  A checkpoint, run, rev or latest; with paths, restore only these.
+ID [-- PATH…]  The address of a checkpoint, such as latest~2 or @{20m}; with paths, restore only
+  these.
 --index  With paths: restore the index entries of these paths as well.
 --trust  Restore a checkpoint whose document was replaced by a fetch.
 --dry-run  Print what would be done; change nothing.

@@ -14,14 +14,17 @@ from gitckpt.model.ids import SHORT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from gitckpt.model.checkpoint import Checkpoint
+    from gitckpt.store.records.labels import Labels
     from gitckpt.store.store import Store
 
 _TYPE_TEXTS = {"null": "null", "bytes": "bytes, in base64", "integer": "an integer"}
 
 
 @options.declare_parameters("""
-[ID]  A checkpoint, run, rev or latest.  [default: latest]
+[ID]  The address of a checkpoint, such as latest~2 or @{20m}.  [default: latest]
 --json  Print one JSON document.
 --raw  Print the stored document, byte for byte.
 --state  Print only the state, as JSON.
@@ -42,7 +45,8 @@ def show_checkpoint(
             from gitckpt.model import jsonable
 
             to_json = jsonable.state_to_json if state else jsonable.checkpoint_to_json
-            terminal.out_json(to_json(checkpoint))
+            fields = to_json(checkpoint)
+            terminal.out_json(fields if state else fields | labels_as_json(store, checkpoint.id))
             return
         _print_checkpoint(store, checkpoint)
 
@@ -54,6 +58,9 @@ def _print_checkpoint(store: Store, checkpoint: Checkpoint) -> None:
         _print_field(name, value)
     for error in checkpoint.errors:
         _print_field("error", error)
+    labels = store.labels([checkpoint.id]).get(checkpoint.id)
+    if labels is not None:
+        _print_labels(labels)
     _print_files(store, checkpoint)
     _print_attempt(store, checkpoint)
     if checkpoint.state:
@@ -64,6 +71,21 @@ def _print_checkpoint(store: Store, checkpoint: Checkpoint) -> None:
         terminal.out_indented(text.lstrip("\n"))
         for pointer, value_type in types_by_pointer.items():
             terminal.out(f"    # {pointer} is {_TYPE_TEXTS[value_type]}")
+
+
+def labels_as_json(store: Store, checkpoint_id: str) -> dict[str, Any]:
+    labels = store.labels([checkpoint_id]).get(checkpoint_id)
+    tags, is_pinned = (labels.tags, labels.pinned) if labels else ((), False)
+    return {"tags": list(tags), "pinned": is_pinned, "note": labels.note if labels else None}
+
+
+def _print_labels(labels: Labels) -> None:
+    if labels.tags:
+        _print_field("tags", ", ".join(labels.tags))
+    if labels.pinned:
+        _print_field("pinned", "never expires")
+    for line in (labels.note or "").splitlines():
+        _print_field("note", line)
 
 
 def _print_field(label: str, value: str) -> None:
