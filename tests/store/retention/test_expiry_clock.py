@@ -143,7 +143,7 @@ def test_scratch_file_of_a_killed_check_is_swept(
 ) -> None:
     expiry.check_clock(repository, START)
     if (pid := os.fork()) == 0:
-        os.replace = lambda *_: os._exit(0)  # type: ignore[assignment]
+        os.replace = lambda *_: os._exit(0)
         expiry.check_clock(repository, START + HOUR)
         os._exit(1)
     assert os.waitpid(pid, 0)[1] == 0
