@@ -48,6 +48,7 @@ LAYERS = tuple(
     formats.systems
     formats
     hook
+    cli.pager
     cli.terminal
     cli.options cli.opening cli.driver
     cli.commands
