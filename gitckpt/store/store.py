@@ -263,26 +263,25 @@ class Store:
         fold: str | None = None,
         paths: Sequence[_Path] = (),
         start: Sequence[CheckpointInfo] = (),
-        safety: bool = False,
     ) -> Sequence[LogItem]:
         """List checkpoints, newest first, with what each changed against the one before it.
 
         The one before is of the same run or worktree. `query.limit` counts items of the log.
 
         Args:
-            query: which checkpoints to list.
+            query: which checkpoints to list; without `safety`, none of these is compared with.
             fold: "runs" lists a run as one item, and "turns" each turn of an agent.
             paths: files and directories, relative to the top; list only what changed in these.
             start: list these checkpoints, and those before them in their runs or worktrees.
-            safety: whether to list the safety checkpoints of restores.
         """
         from gitckpt.store.history.log import Log
         from gitckpt.store.records.entry import Query
 
-        log, raw_paths = Log(self._checkpoints, with_safety=safety), _encode_paths(paths or ["."])
-        raw_paths = raw_paths if paths else []
-        entries = _require_entries(start)
-        items = log.list_items(query or Query(), fold=fold, paths=raw_paths, starts=entries)
+        log, raw_paths = (
+            Log(self._checkpoints, query or Query()),
+            _encode_paths(paths) if paths else [],
+        )
+        items = log.list_items(fold=fold, paths=raw_paths, starts=_require_entries(start))
         log.compare(items, raw_paths)
         return items
 
@@ -291,10 +290,11 @@ class Store:
     ) -> Sequence[bytes]:
         """Return what `git diff-tree` prints of each item of a log, such as with "-p"."""
         from gitckpt.store.history.log import Log
+        from gitckpt.store.records.entry import Query
 
         options = arguments.as_command_words("options", options)
         raw_paths = _encode_paths(paths) if paths else []
-        return Log(self._checkpoints).format_changes(items, options, raw_paths)
+        return Log(self._checkpoints, Query()).format_changes(items, options, raw_paths)
 
     # Runs
 

@@ -10,6 +10,7 @@ COMMANDS: dict[str, Callable[[], Callable[..., int | None]]] = {
     "init": lambda: import_module("gitckpt.cli.commands.init").install_hooks,
     "save": lambda: import_module("gitckpt.cli.commands.save").save_checkpoint,
     "list": lambda: import_module("gitckpt.cli.commands.list").list_checkpoints,
+    "log": lambda: import_module("gitckpt.cli.commands.log").show_log,
     "show": lambda: import_module("gitckpt.cli.commands.show").show_checkpoint,
     "diff": lambda: import_module("gitckpt.cli.commands.diff").diff_checkpoints,
     "resume": lambda: import_module("gitckpt.cli.commands.resume").resume_run,

@@ -221,7 +221,8 @@ def _diff_pairs(
         return b""
     data = "".join(f"{old} {new}\n" for old, new in dict.fromkeys(pairs)).encode("ascii")
     words = ("--literal-pathspecs", "diff-tree", "--stdin", "-r", *_PLAIN, *options, "--")
-    return repository.git.run(*words, *map(os.fsdecode, paths), data=data).out
+    pathspecs = [] if b"" in paths else map(os.fsdecode, paths)
+    return repository.git.run(*words, *pathspecs, data=data).out
 
 
 def _compare_trees(repository: Repository, old: str, new: str) -> list[PathDifference] | None:
