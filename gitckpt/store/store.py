@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gitckpt.store.audit.doctor import Diagnosis
     from gitckpt.store.audit.verification import Report
     from gitckpt.store.config.settings import Loosening
+    from gitckpt.store.history.files import Match, StoredFile
     from gitckpt.store.history.log import LogItem
     from gitckpt.store.hooks.installation import Installation
     from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
@@ -295,6 +296,42 @@ class Store:
         options = arguments.as_command_words("options", options)
         raw_paths = _encode_paths(paths) if paths else []
         return Log(self._checkpoints, Query()).format_changes(items, options, raw_paths)
+
+    def files(
+        self, checkpoint: Checkpoint | str, path: _Path = ".", *, recursive: bool = False
+    ) -> Sequence[StoredFile]:
+        """List a directory of a checkpoint, or one file; `path` is relative to the top.
+
+        Raises NotFoundError.
+        """
+        from gitckpt.store.history import files
+
+        store, (raw_path,) = self._checkpoints, _encode_paths([path])
+        return files.list_files(store, self._resolve(checkpoint), raw_path, recursive=recursive)
+
+    def grep(
+        self,
+        pattern: str,
+        entries: Sequence[CheckpointInfo] | None = None,
+        *,
+        paths: Sequence[_Path] = (),
+        options: Sequence[str] = (),
+    ) -> Sequence[Match]:
+        """Search the files of checkpoints, by default of the newest 20 of this worktree.
+
+        `paths` are relative to the top; `options` are options of `git grep`, such as "-i". The same
+        content at the same path is searched once. Raises UsageError for an invalid pattern.
+        """
+        from gitckpt.store.history import files
+
+        arguments.require_path("pattern", pattern, as_text=True)
+        chosen = _require_entries(entries) if entries is not None else None
+        chosen = files.newest_here(self._checkpoints) if chosen is None else chosen
+        raw_paths, words = (
+            _encode_paths(paths) if paths else [],
+            arguments.as_command_words("options", options),
+        )
+        return files.grep(self._checkpoints, pattern, chosen, paths=raw_paths, options=words)
 
     # Runs
 

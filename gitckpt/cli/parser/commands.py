@@ -12,6 +12,8 @@ COMMANDS: dict[str, Callable[[], Callable[..., int | None]]] = {
     "list": lambda: import_module("gitckpt.cli.commands.list").list_checkpoints,
     "log": lambda: import_module("gitckpt.cli.commands.log").show_log,
     "show": lambda: import_module("gitckpt.cli.commands.show").show_checkpoint,
+    "ls": lambda: import_module("gitckpt.cli.commands.files").list_files,
+    "grep": lambda: import_module("gitckpt.cli.commands.files").grep_checkpoints,
     "diff": lambda: import_module("gitckpt.cli.commands.diff").diff_checkpoints,
     "resume": lambda: import_module("gitckpt.cli.commands.resume").resume_run,
     "restore": lambda: import_module("gitckpt.cli.commands.restore").restore_files,
