@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from gitckpt.store.audit.doctor import Diagnosis
     from gitckpt.store.audit.verification import Report
     from gitckpt.store.config.settings import Loosening
+    from gitckpt.store.history.bisection import Bisection, BisectResult
     from gitckpt.store.history.files import Match, StoredFile
     from gitckpt.store.history.log import LogItem
+    from gitckpt.store.history.whereabouts import Whereabouts
     from gitckpt.store.hooks.installation import Installation
     from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
     from gitckpt.store.records.recorder import LeaseGuard
@@ -332,6 +334,70 @@ class Store:
             arguments.as_command_words("options", options),
         )
         return files.grep(self._checkpoints, pattern, chosen, paths=raw_paths, options=words)
+
+    def why(self, path: _Path, *, typed: str | None = None) -> Whereabouts:
+        """Find the last places that had a file, and the commands that bring it back.
+
+        `path` is relative to the top; `typed` is how commands name it.
+        """
+        from gitckpt.store.history import whereabouts
+
+        (raw_path,) = _encode_paths([path])
+        return whereabouts.find(self._checkpoints, raw_path, typed or os.fsdecode(raw_path))
+
+    def begin_bisection(
+        self, command: Sequence[str], *, good: str | None = None, bad: str
+    ) -> Bisection:
+        """Begin to search for the first checkpoint in which a command fails.
+
+        `bad` is the full id of a checkpoint in which it fails, `good` of an older one in the same
+        run or worktree, by default the oldest. Raises UsageError.
+        """
+        from gitckpt.store.history import bisection
+
+        words = arguments.as_command_words("command", command)
+        entries = {id_: self._entry_of(id_) for id_ in (good, bad) if id_ is not None}
+        first = entries[good] if good is not None else None
+        return bisection.begin(self._checkpoints, words, first, entries[bad])
+
+    def bisection(self) -> Bisection | None:
+        """Return the search that has begun and not ended, also of a killed process, or None."""
+        from gitckpt.store.history import bisection
+
+        return bisection.load(self._checkpoints)
+
+    def bisect(
+        self,
+        search: Bisection,
+        trial: Callable[[str, str], int],
+        *,
+        progress: Callable[[CheckpointInfo, str, int], object] = lambda *_: None,
+    ) -> BisectResult:
+        """Find the first bad checkpoint of a search.
+
+        `trial` gets the directory of a scratch worktree and the id of its checkpoint; it returns an
+        exit code: 0 for good, 125 to skip, otherwise bad. `progress` gets each checkpoint, its
+        verdict, and how many are left. Raises UsageError.
+        """
+        from gitckpt.store.history import bisection
+
+        require_callable("trial", trial)
+        return bisection.run(self._checkpoints, search, trial, progress)
+
+    def reset_bisection(self) -> bool:
+        """Forget the search that has begun; return False if there is none."""
+        from gitckpt.store.history import bisection
+
+        return bisection.reset(self._checkpoints)
+
+    def _entry_of(self, checkpoint_id: str) -> CheckpointInfo:
+        from gitckpt.store.records.entry import Query
+
+        entries = self.list(Query(ids=[checkpoint_id]))
+        if not entries:
+            self.read(checkpoint_id)  # raises the reason
+            raise NotFoundError(f"no checkpoint {checkpoint_id!r}", hint="list: git ckpt list")
+        return entries[0]
 
     # Runs
 

@@ -14,6 +14,8 @@ COMMANDS: dict[str, Callable[[], Callable[..., int | None]]] = {
     "show": lambda: import_module("gitckpt.cli.commands.show").show_checkpoint,
     "ls": lambda: import_module("gitckpt.cli.commands.files").list_files,
     "grep": lambda: import_module("gitckpt.cli.commands.files").grep_checkpoints,
+    "why": lambda: import_module("gitckpt.cli.commands.why").find_file,
+    "bisect": lambda: import_module("gitckpt.cli.commands.bisect").bisect_checkpoints,
     "diff": lambda: import_module("gitckpt.cli.commands.diff").diff_checkpoints,
     "resume": lambda: import_module("gitckpt.cli.commands.resume").resume_run,
     "restore": lambda: import_module("gitckpt.cli.commands.restore").restore_files,
