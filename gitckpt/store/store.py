@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gitckpt.store.audit.verification import Report
     from gitckpt.store.config.settings import Loosening
     from gitckpt.store.history.bisection import Bisection, BisectResult
-    from gitckpt.store.history.files import Match, StoredFile
+    from gitckpt.store.history.files import GrepMatch, StoredFile
     from gitckpt.store.history.log import LogItem
     from gitckpt.store.history.whereabouts import Whereabouts
     from gitckpt.store.hooks.installation import Installation
@@ -267,9 +267,10 @@ class Store:
         paths: Sequence[_Path] = (),
         start: Sequence[CheckpointInfo] = (),
     ) -> Sequence[LogItem]:
-        """List checkpoints, newest first, with what each changed against the one before it.
+        """List checkpoints, newest first, with what each changed.
 
-        The one before is of the same run or worktree. `query.limit` counts items of the log.
+        Each is compared with the one before it in the same run or worktree. `query.limit` counts
+        items of the log.
 
         Args:
             query: which checkpoints to list; without `safety`, none of these is compared with.
@@ -318,8 +319,8 @@ class Store:
         *,
         paths: Sequence[_Path] = (),
         options: Sequence[str] = (),
-    ) -> Sequence[Match]:
-        """Search the files of checkpoints, by default of the newest 20 of this worktree.
+    ) -> Sequence[GrepMatch]:
+        """Search files of checkpoints, by default of this worktree.
 
         `paths` are relative to the top; `options` are options of `git grep`, such as "-i". The same
         content at the same path is searched once. Raises UsageError for an invalid pattern.
@@ -361,7 +362,7 @@ class Store:
         return bisection.begin(self._checkpoints, words, first, entries[bad])
 
     def bisection(self) -> Bisection | None:
-        """Return the search that has begun and not ended, also of a killed process, or None."""
+        """Return the search that has begun and not ended, or None."""
         from gitckpt.store.history import bisection
 
         return bisection.load(self._checkpoints)
@@ -385,7 +386,7 @@ class Store:
         return bisection.run(self._checkpoints, search, trial, progress)
 
     def reset_bisection(self) -> bool:
-        """Forget the search that has begun; return False if there is none."""
+        """Forget the search that has begun; return False without one."""
         from gitckpt.store.history import bisection
 
         return bisection.reset(self._checkpoints)

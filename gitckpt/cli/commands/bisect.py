@@ -25,8 +25,8 @@ _CONTINUE = "to continue: git ckpt bisect; to forget it: git ckpt bisect --reset
 
 @options.declare_parameters("""
 [-- COMMAND…]  The command, which fails in bad checkpoints; without one, continue.
---good ADDRESS  A checkpoint in which it succeeds.  [default: the oldest one before]
---bad ADDRESS  A checkpoint in which it fails.  [default: latest]
+--good ID  A checkpoint in which it succeeds.  [default: the oldest one before]
+--bad ID  A checkpoint in which it fails.  [default: latest]
 --reset  Forget the search.
 """)
 def bisect_checkpoints(
@@ -78,7 +78,7 @@ def _continue_or_begin(
     options.refuse_if(search is not None and is_new, "a bisection has not ended", _CONTINUE)
     if search is not None:
         return search
-    hint = "run: git ckpt bisect --good ADDRESS -- make test"
+    hint = "run: git ckpt bisect --good ID -- make test"
     options.refuse_if(not command, "no bisection has begun, and there is no command", hint)
     good_id = store.find(good) if good is not None else None
     return store.begin_bisection(command, good=good_id, bad=store.find(bad or "latest"))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gitckpt.store.history.log import LogItem
     from gitckpt.store.store import Store
 
-    Names: TypeAlias = Mapping[str, str]  # run -> its short name
+    RunNames: TypeAlias = Mapping[str, str]  # run -> its short name
     Part: TypeAlias = str | EscapedText
 
 _DEFAULT_LIMIT = 20
@@ -30,7 +30,7 @@ _INDENT = "    "
 
 
 @options.declare_parameters("""
-[ADDRESS…] [-- PATH…]  Begin at these checkpoints, and go back in their runs or worktrees; with
+[ID…] [-- PATH…]  Begin at these checkpoints, and go back in their runs or worktrees; with
   paths, only what changed in these.
 -p, --patch  Show the changes of the files as a patch.
 --stat  Show how much changed in each file.
@@ -158,7 +158,7 @@ def _find_run(store: Store, run: str | None, session: str | None) -> str | None:
 # For people
 
 
-def _print_item(item: LogItem, names: Names, *, is_first: bool, lists: bool) -> None:
+def _print_item(item: LogItem, names: RunNames, *, is_first: bool, lists: bool) -> None:
     if not is_first:
         terminal.out()
     if item.folded == "runs":
@@ -197,7 +197,7 @@ def _print_item(item: LogItem, names: Names, *, is_first: bool, lists: bool) -> 
         _out_fitted(_INDENT, f"and {len(lines) - _MOST_LINES} more changes of the state")
 
 
-def _print_line(item: LogItem, names: Names) -> None:
+def _print_line(item: LogItem, names: RunNames) -> None:
     newest = item.newest
     if not terminal.is_terminal():
         place = _fold_text(item, names) if item.folded == "runs" else _place(item, names)
@@ -230,7 +230,7 @@ def _print_changes(item: LogItem, text: bytes, *, name_only: bool, patch: bool) 
                 _out_fitted(line)
 
 
-def _fold_text(item: LogItem, names: Names) -> str:
+def _fold_text(item: LogItem, names: RunNames) -> str:
     run = str(item.newest.run)
     numbers = {phases.turn_number(entry.label) for entry in item.entries}
     is_session = None not in numbers
@@ -241,7 +241,7 @@ def _fold_text(item: LogItem, names: Names) -> str:
     return f"{kind} {names.get(run, run)}: {counts}"
 
 
-def _place(item: LogItem, names: Names) -> str:
+def _place(item: LogItem, names: RunNames) -> str:
     newest = item.newest
     number = phases.turn_number(newest.label)
     name = newest.phase_name if number is None else str(number)

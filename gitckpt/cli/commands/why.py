@@ -9,7 +9,7 @@ from gitckpt.model.errors import NotFoundError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.store.history.whereabouts import Place
+    from gitckpt.store.history.whereabouts import FileSource
 
 
 @options.declare_parameters("""
@@ -45,7 +45,7 @@ def find_file(path: str, as_json: bool = False) -> None:
             _print_place(place)
 
 
-def _print_place(place: Place) -> None:
+def _print_place(place: FileSource) -> None:
     if not terminal.is_terminal():
         time = times.to_text(place.time)
         terminal.out_row((place.kind, place.name, time, place.title, place.command))
@@ -66,7 +66,7 @@ def _ago(instant: int) -> str:
     return age if age == "now" else f"{age} ago"
 
 
-def _as_json(place: Place) -> dict[str, object]:
+def _as_json(place: FileSource) -> dict[str, object]:
     ended = times.to_text(place.ended) if place.ended is not None else None
     return {
         **terminal.pick_fields(place, "kind name"),

@@ -24,6 +24,7 @@ GOOD, BAD, SKIPPED = "good", "bad", "skipped"
 _SKIP_CODE = 125  # as in git-bisect(1)
 _NO_VERDICT = (126, 127)  # of a shell, if the command cannot be started
 _FILE, _LOCK = "bisect.json", "bisect.lock"
+_FIELDS = ("command", "candidates", "verdicts")
 RESET = "git ckpt bisect --reset"
 
 
@@ -45,7 +46,7 @@ class Bisection:
     verdicts: dict[str, str] = field(default_factory=dict)  # id -> verdict
 
     def bounds(self) -> tuple[int, int]:
-        """Return the positions of the last good checkpoint, -1 for none, and the first bad one."""
+        """Return where the last good one (-1 for none) and the first bad one are."""
         of_verdict = {
             verdict: [
                 i for i, id_ in enumerate(self.candidates) if self.verdicts.get(id_) == verdict
@@ -82,9 +83,9 @@ def load(store: Checkpoints) -> Bisection | None:
         return None
     try:
         fields = json.loads(data)
-        names = ("command", "candidates")
-        bisection = Bisection(*(tuple(map(str, fields[name])) for name in names))
-        bisection.verdicts = {str(key): str(value) for key, value in fields["verdicts"].items()}
+        command, candidates = (tuple(map(str, fields[name])) for name in _FIELDS[:2])
+        verdicts = {str(key): str(value) for key, value in fields["verdicts"].items()}
+        bisection = Bisection(command, candidates, verdicts)
     except (ValueError, KeyError, TypeError, AttributeError):
         problem = "the record of the bisection is damaged"
         raise CkptError(problem, hint=f"delete it: {RESET}") from None
@@ -92,8 +93,7 @@ def load(store: Checkpoints) -> Bisection | None:
 
 
 def save(store: Checkpoints, bisection: Bisection) -> None:
-    names = ("command", "candidates", "verdicts")
-    data = json.dumps({name: getattr(bisection, name) for name in names}).encode()
+    data = json.dumps({name: getattr(bisection, name) for name in _FIELDS}).encode()
     path = os.path.join(store.repository.make_private_dir(), _FILE)
     opener = private_dirs.open_private_file
     regular.write_private_file(path, data, flushed=True, opener=opener)
@@ -112,7 +112,7 @@ def reset(store: Checkpoints) -> bool:
 def begin(
     store: Checkpoints, command: Sequence[str], good: CheckpointInfo | None, bad: CheckpointInfo
 ) -> Bisection:
-    """Begin a search from `good` (the oldest, if None) to `bad` in the run or worktree of `bad`."""
+    """Begin a search among the checkpoints before `bad` in its run or worktree."""
     listing = Listing(store, Query(until=bad.time, safety=False))
     entries = listing.read_all()
     key = listing.keys.get(bad.id)

@@ -100,8 +100,8 @@ def _missing_error(checkpoint: Checkpoint, path: bytes) -> NotFoundError:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
-    """A line of a stored file that matches; or, without a line, the whole file."""
+class GrepMatch:
+    """A line of a stored file that matches; without a line, the whole file."""
 
     checkpoint: CheckpointInfo  # the newest one with this content at this path
     count: int  # of the checkpoints that were searched and have the same
@@ -126,8 +126,8 @@ def grep(
     *,
     paths: Sequence[bytes] = (),
     options: Sequence[str] = (),
-) -> list[Match]:
-    """Search the files of checkpoints, newest first; the same content is searched once.
+) -> list[GrepMatch]:
+    """Search the files of checkpoints; the same content is searched once.
 
     `options` are options of `git grep`, such as "-i"; with "-l", matches have no line.
     """
@@ -143,7 +143,7 @@ def grep(
         for oid, line, text in _grep_blobs(store, pattern, oids[start:][:_MOST_OIDS], options):
             lines.setdefault(oid, []).append((line, text))
     return [
-        Match(entry, counts[path, oid], path, *match)
+        GrepMatch(entry, counts[path, oid], path, *match)
         for (path, oid), entry in first.items()
         for match in lines.get(oid, ())
     ]

@@ -24,7 +24,7 @@ _SPECIAL = frozenset("*?[\\")  # of pathspecs
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FileSource:
     """The last place of its kind that had the file, or had other contents of it."""
 
     kind: str  # one of the five above
@@ -44,7 +44,7 @@ class Whereabouts:
 
     path: bytes
     is_here: bool  # in this worktree; `places` then have other contents
-    places: list[Place]
+    places: list[FileSource]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +67,17 @@ class _Finder:
 
     def _hash_here(self) -> str | None:
         mode = os.lstat(self._here).st_mode
-        words = ("hash-object", "--stdin")
+        git = self._repository.git
         if stat.S_ISLNK(mode):
-            return self._repository.git.run(*words, data=os.readlink(self._here)).text
+            return git.run("hash-object", "--stdin", data=os.readlink(self._here)).text
         if not stat.S_ISREG(mode):
             return None
-        words = ("hash-object", "--", os.fsdecode(self._here))
-        return self._repository.git.run(*words).text
+        return git.run("hash-object", "--", os.fsdecode(self._here)).text
 
     def _is_other(self, oid: str | None) -> bool:
         return oid is not None and oid != self._oid
 
-    def find_places(self) -> list[Place]:
+    def find_places(self) -> list[FileSource]:
         stashes = self._list_commits("-g", "refs/stash")
         found = (
             self._in_checkpoints(),
@@ -102,7 +101,7 @@ class _Finder:
 
     # Checkpoints
 
-    def _in_checkpoints(self) -> Place | None:
+    def _in_checkpoints(self) -> FileSource | None:
         listing = Listing(self._store, Query())
         entries = [entry for entry in listing.read_all() if has_files(entry)]
         newer: dict[str, CheckpointInfo] = {}
@@ -112,7 +111,7 @@ class _Finder:
             if oid is not None and self._is_other(oid):
                 command = f"git ckpt restore {entry.id[:SHORT]} -- {self._quoted}"
                 then = newer.get(key)
-                return Place(
+                return FileSource(
                     *(CHECKPOINT, entry.id, entry.time, entry.message or entry.label, oid, command),
                     ended_by=f"checkpoint {then.id[:SHORT]}" if then is not None else None,
                     ended=then.time if then is not None else None,
@@ -122,7 +121,7 @@ class _Finder:
                 newer[key], newer_oids[key] = entry, oid
         return None
 
-    def _in_kept_commits(self) -> Place | None:
+    def _in_kept_commits(self) -> FileSource | None:
         """Look in the commits, such as dropped stashes, that guards have kept."""
         entries = self._store.list(Query(triggers=["guard"]))
         for entry in entries:
@@ -134,7 +133,7 @@ class _Finder:
                     if oid is not None and self._is_other(oid):
                         command = self._restore_command(name.removesuffix("^{tree}"))
                         title = entry.message or entry.label
-                        return Place(CHECKPOINT, entry.id, entry.time, title, oid, command)
+                        return FileSource(CHECKPOINT, entry.id, entry.time, title, oid, command)
         return None
 
     def _list_kept_tips(self, commit: str) -> list[str]:
@@ -157,7 +156,7 @@ class _Finder:
             for oid, date, text in filter(_is_whole, fields)
         ]
 
-    def _in_stashes(self, stashes: Sequence[_Commit]) -> Place | None:
+    def _in_stashes(self, stashes: Sequence[_Commit]) -> FileSource | None:
         for number, stash in enumerate(stashes):
             names = [f"{stash.oid}{parent}^{{tree}}" for parent in ("^3", "", "^2", "^1")]
             *oids, base = self._look_up(names)
@@ -165,10 +164,10 @@ class _Finder:
                 if oid is not None and self._is_other(oid) and oid != base:
                     name = f"stash@{{{number}}}"
                     command = self._restore_command(name + parent)
-                    return Place(STASH, name, stash.time, stash.subject, oid, command)
+                    return FileSource(STASH, name, stash.time, stash.subject, oid, command)
         return None
 
-    def _in_commits(self) -> Place | None:
+    def _in_commits(self) -> FileSource | None:
         words = ("--no-renames", "HEAD", *_REFS)
         commits = self._list_commits(
             *words, pathspecs=[os.fsdecode(self._path)] if self._path else ()
@@ -178,7 +177,7 @@ class _Finder:
         for commit, oid in zip(commits, oids, strict=True):
             if oid is not None and self._is_other(oid):
                 command = self._restore_command(commit.oid[:10])
-                return Place(
+                return FileSource(
                     *(COMMIT, commit.oid, commit.time, commit.subject, oid, command),
                     ended_by=f"commit {then.oid[:10]}" if then is not None else None,
                     ended=then.time if then is not None else None,
@@ -187,7 +186,7 @@ class _Finder:
             then, then_oid = commit, oid
         return None
 
-    def _in_reflogs(self, stashes: Sequence[_Commit]) -> Place | None:
+    def _in_reflogs(self, stashes: Sequence[_Commit]) -> FileSource | None:
         """Look in the commits that only reflogs have, such as before a reset."""
         others = (f"^{stash.oid}" for stash in stashes)
         commits = self._list_commits("--reflog", *others, "--not", "HEAD", *_REFS)
@@ -195,12 +194,12 @@ class _Finder:
         for commit, oid in zip(commits, oids, strict=True):
             if oid is not None and self._is_other(oid):
                 command = self._restore_command(commit.oid[:10])
-                return Place(REFLOG, commit.oid, commit.time, commit.subject, oid, command)
+                return FileSource(REFLOG, commit.oid, commit.time, commit.subject, oid, command)
         return None
 
     # Worktrees
 
-    def _in_worktrees(self) -> Place | None:
+    def _in_worktrees(self) -> FileSource | None:
         main = administration.main_worktree(self._repository)
         tops = [top for _, top in administration.list_worktrees(self._repository)]
         found = []
@@ -213,7 +212,7 @@ class _Finder:
             safely = "git ckpt save && " if self.is_here else ""
             words = f"{shell_quoted(os.fsdecode(file))} {self._quoted}"
             instant = os.lstat(file).st_mtime_ns // 1000
-            found.append(Place(WORKTREE, top, instant, "", "", f"{safely}cp -pR -- {words}"))
+            found.append(FileSource(WORKTREE, top, instant, "", "", f"{safely}cp -pR -- {words}"))
         return max(found, key=lambda place: place.time, default=None)
 
 

@@ -120,7 +120,7 @@ class WorktreeOpener:
 
     @contextlib.contextmanager
     def open_scratch(self) -> Iterator[str]:
-        """Yield a new worktree, which is removed at the end; after a kill, maintenance does so."""
+        """Yield a new worktree, and remove it; after a kill, maintenance does so."""
         self._require_objects()
         root = os.path.dirname(self.plan.path)
         private_dirs.make_private_directory(root)
