@@ -104,6 +104,7 @@ def show_log(
             limit=None if most is None else most + 1,
         )
         is_search = any((phase, status, grep, trigger, paths, all_, named_run))
+        is_search = is_search or any(start.run for start in starts)
         fold = "turns" if turns else None if is_search else "runs"
         top_paths = [options.path_from_top(store.worktree, path) for path in paths or ()]
         with terminal.show_waiting("comparing checkpoints"):
@@ -177,7 +178,7 @@ def _print_item(item: LogItem, names: RunNames, *, is_first: bool, lists: bool) 
         terminal.out(_INDENT, line)
     lines = _state_lines(item)
     rows = [_file_parts(change) for change in item.files[: _MOST_LINES if lists else 0]]
-    if not rows and not lines and item.not_compared is None:
+    if not rows and not lines and not item.omitted and item.not_compared is None:
         return
     terminal.out()
     for path, counts in rows:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gitckpt.git.objects import diff
-from gitckpt.git.objects.encoding import DIRECTORY, FILES, GITLINK, LINK
+from gitckpt.git.objects.encoding import DIRECTORY, FILES, GITLINK, LINK, has_no_dotdot
 from gitckpt.git.process import GitError
 from gitckpt.model.arguments import quote_path, shell_quoted
 from gitckpt.model.checkpoint import Checkpoint
@@ -48,7 +48,10 @@ def list_files(
     """
     repository = store.repository
     tree = manifest.files_tree(repository, checkpoint)
-    leaf = diff.find_leaf(repository, tree, path) if path else (b"", DIRECTORY, tree)
+    leaf: diff.Leaf | None = (b"", DIRECTORY, tree)
+    if path:
+        is_inside = has_no_dotdot(path) and not path.startswith(b"/")
+        leaf = diff.find_leaf(repository, tree, path) if is_inside else None
     empty = _list_empty_directories(store, checkpoint, path)
     if leaf is None and not empty:
         raise _missing_error(checkpoint, path)
