@@ -76,5 +76,5 @@ def _as_json(place: FileSource) -> dict[str, object]:
         "command": place.command,
         "ended_by": place.ended_by,
         "ended": ended,
-        "deleted": place.was_deleted if ended is not None else None,
+        "deleted": ended is not None and place.was_deleted,
     }
