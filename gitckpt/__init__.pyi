@@ -83,6 +83,7 @@ from gitckpt.store.leases.leases import LeaseLost as LeaseLost
 from gitckpt.store.records.entry import CheckpointInfo as CheckpointInfo
 from gitckpt.store.records.entry import Problem as Problem
 from gitckpt.store.records.entry import Query as Query
+from gitckpt.store.records.labels import Labels as Labels
 from gitckpt.store.records.recorder import FilesPruned as FilesPruned
 from gitckpt.store.restore.restorer import Position as Position
 from gitckpt.store.restore.restorer import RestoreResult as RestoreResult

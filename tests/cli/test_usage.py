@@ -123,8 +123,8 @@ def test_version(ckpt: Ckpt) -> None:
         ),
         (
             ["list", "--since", "-5d"],
-            "'-5d' is not an age",
-            "write a number and a unit: 90s, 30m, 12h, 7d or 2w",
+            "'-5d' is not a point in time",
+            "write an age (20m, 2h, 3d), a time (11:40, yesterday 18:00) or a date (2026-11-26 18:00)",
         ),
         (
             ["expire", "--keep-last", "1.5"],
@@ -133,8 +133,8 @@ def test_version(ckpt: Ckpt) -> None:
         ),
         (
             ["list", "--since", "3x"],
-            "'3x' is not an age",
-            "write a number and a unit: 90s, 30m, 12h, 7d or 2w",
+            "'3x' is not a point in time",
+            "write an age (20m, 2h, 3d), a time (11:40, yesterday 18:00) or a date (2026-11-26 18:00)",
         ),
         (
             ["expire", "--older-than", ""],

@@ -117,6 +117,10 @@ CALLS: dict[str, list[list[str]]] = {
     "guard": [["--shell", ARGUMENT], ["--", ARGUMENT]],
     "watch": [["--every", ARGUMENT], ["--", ARGUMENT]],
     "rescue": [[], ["--json"], [ARGUMENT]],
+    "tag": [["latest", ARGUMENT], [ARGUMENT, "x"], [], ["-d", ARGUMENT]],
+    "pin": [["latest"], [ARGUMENT]],
+    "unpin": [["latest"], [ARGUMENT]],
+    "note": [["latest", ARGUMENT], ["latest"], [ARGUMENT]],
     "cancel": [[FREE_RUN], [ARGUMENT]],
     "remove": [[THIRD], [ARGUMENT]],
     "expire": [

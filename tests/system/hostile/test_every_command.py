@@ -49,6 +49,10 @@ CALLS: dict[str, list[str]] = {
     "turns": ["turns", "turns {run}", "turns --json"],
     "guard": ["guard -- true"],
     "watch": ["watch -- true"],
+    "tag": ["tag {good} fine", "tag {bad} wrong", "tag", "tag -d fine"],
+    "pin": ["pin {good}", "pin {bad}"],
+    "unpin": ["unpin {good}", "unpin {bad}"],
+    "note": ["note {good} mine", "note {bad} mine", "note {good}"],
     "rescue": ["rescue", "rescue --json", "rescue {bad} --into rescued"],
     "resume": [
         "resume",
