@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import ids, times
@@ -107,9 +109,9 @@ def list_checkpoints(
         invalid_refs = [{"ref": problem.ref, "problem": problem.sentence} for problem in problems]
         terminal.out_json({"checkpoints": checkpoints, "more": has_more, "problems": invalid_refs})
     else:
-        terminal.out_rows(
-            _COLUMNS, list(_table_rows(entries, changed_counts, replaced_ids, labels))
-        )
+        rows = list(_table_rows(entries, changed_counts, replaced_ids, labels))
+        with terminal.page() if all_ else contextlib.nullcontext():
+            terminal.out_rows(_COLUMNS, rows)
         if not entries and max_checkpoints != 0:
             if query != Query(limit=query.limit):
                 terminal.remark("no checkpoint matches; to see all: git ckpt list --all")
