@@ -212,6 +212,10 @@ class Store:
         oids = {entry.id: entry.oid for entry in _require_entries(entries)}
         return LocalCheckpoints.read(self._checkpoints.repository, oids).replaced_oids(oids)
 
+    def unique_prefixes(self, names: Iterable[str]) -> Mapping[str, str]:
+        """Map full ids of checkpoints to the shortest prefixes that name them."""
+        return self._checkpoints.index.find_unique_prefixes(as_strings("names", names))
+
     def resume(
         self, checkpoint: Checkpoint | str, directory: str | os.PathLike[str] | None = None
     ) -> OpenResult:
@@ -396,6 +400,12 @@ class Store:
         from gitckpt.store.restore import undo
 
         return undo.read_stack(self._checkpoints).open is not None
+
+    def here(self) -> str | None:
+        """Return the id of the checkpoint that the worktree was last saved as or restored to."""
+        from gitckpt.store.restore import undo
+
+        return undo.find_current(self._checkpoints)
 
     def diff(
         self,

@@ -6,14 +6,16 @@ import time
 
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
-from gitckpt.model import runstate, times
+from gitckpt.model import ids, runstate, times
 from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
+    from gitckpt.cli.terminal import Cell
     from gitckpt.durable.progress import Gauge
     from gitckpt.store.runs.summary import History, RunInfo
     from gitckpt.store.store import Store
@@ -24,34 +26,53 @@ _MAX_INPUT = 100  # characters of an input that are shown
 _PHASE_KEYS = "phase status attempts started ended seconds saves errors exit_code checkpoint"
 _TO_START = "start one: git ckpt run PIPELINE, or git ckpt start NAME"
 _COLUMNS = ("RUN", "STATUS", "PHASE", "AGE", "BRANCH", "WORKTREE")
+_SPARE = ("WORKTREE", "BRANCH", "PHASE")
 
 
 @options.declare_parameters("""
 --status S  Only runs with this status: running, stalled, crashed, failed, blocked, paused,
   complete or open.
 -n, --limit N  Show at most N runs.
+--date FORMAT  Show dates in local time: relative, local, iso, short, unix or format:%H:%M.
 --json  Print one JSON document.
 """)
-def list_runs(status: str | None = None, limit: int | None = None, as_json: bool = False) -> None:
+def list_runs(
+    status: str | None = None,
+    limit: int | None = None,
+    date: str | None = None,
+    as_json: bool = False,
+) -> None:
     """List runs, the one with the newest checkpoint first.
 
-    In a pipe, each line has tab-separated columns.
+    At a terminal, @ marks the run of this worktree, and names are short: any unique part of a name
+    names a run. In a pipe, each line has tab-separated columns.
     """
     options.require_one_of("status", status, runstate.STATUSES)
+    date_format = times.parse_date_format(date) if date is not None else None
     with open_store() as store:
-        summaries = [run for run in store.runs() if status in (None, run.status)][:limit]
-        current_time = times.now()
+        with terminal.show_waiting("reading runs"):
+            all_summaries = store.runs()
+        names = ids.short_run_names(run.run for run in all_summaries)
+        summaries = [run for run in all_summaries if status in (None, run.status)][:limit]
+        current_time, own_run = times.now(), store.run
     if as_json:
         terminal.out_json({"runs": [_summary_as_json(run) for run in summaries]})
         return
     if not summaries:
         terminal.remark(f"no run is {status}" if status else f"no runs yet; to {_TO_START}")
-    rows = []
-    for run in summaries:
-        path = terminal.shorter_path(run.path) if terminal.is_terminal() else run.path
-        age = terminal.age_or_timestamp(run.time, current_time)
-        rows.append((run.run, run.status, run.label, age, run.branch, path))
-    terminal.out_rows(_COLUMNS, rows)
+    with terminal.page():
+        is_table = terminal.is_terminal()
+        rows: list[Sequence[Cell]] = []
+        for run in summaries:
+            age = terminal.age_or_timestamp(run.time, current_time, date_format=date_format)
+            path = terminal.shorter_path(run.path) if is_table else run.path
+            name = names[run.run] if is_table else run.run
+            mark = [terminal.style("@" if run.run == own_run else "", "bold", "green")]
+            status_cell, label = terminal.status_text(run.status), terminal.label_text(run.label)
+            row = (name, status_cell, label, age, run.branch, path)
+            rows.append((*mark, *row) if is_table else row)
+        headings = ("", *_COLUMNS[:3], "AGE" if date is None else "DATE", *_COLUMNS[4:])
+        terminal.out_rows(headings, rows, spare=_SPARE)
 
 
 @options.declare_parameters("""
