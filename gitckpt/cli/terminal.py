@@ -16,7 +16,7 @@ from gitckpt.model.arguments import join_first, shell_quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import TextIO, TypeAlias
 
     from gitckpt.model.checkpoint import Checkpoint
@@ -275,16 +275,33 @@ def show_waiting(task: str) -> Iterator[None]:
         _clear_progress()
 
 
-def replace_lines(height: int, lines: Sequence[str]) -> int:
+@contextlib.contextmanager
+def live_screen() -> Iterator[Callable[[Sequence[str | EscapedText]], None]]:
+    """Yield a function that shows lines on the terminal's other screen; then restore the first."""
     import shutil
+    import signal
 
-    columns, rows = shutil.get_terminal_size()
-    lines = lines[: max(rows - 1, 1)]
-    cursor_up = f"\033[{height}F" if height else ""
-    text = "".join(f"\033[K{fit(line, columns - 1).text.rstrip()}\n" for line in lines)
-    sys.stdout.write(f"{cursor_up}{text}\033[J")
-    sys.stdout.flush()
-    return len(lines)
+    def show_lines(lines: Sequence[str | EscapedText]) -> None:
+        width, height = shutil.get_terminal_size()
+        shown = "".join(f"{fit(line, width - 1).text}\033[K\r\n" for line in lines[: height - 1])
+        sys.stdout.write(f"\033[H{shown}\033[J")
+        sys.stdout.flush()
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    handlers = {
+        number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        sys.stdout.write("\033[?1049h\033[?25l")  # the other screen, without a cursor
+        yield show_lines
+    finally:
+        with contextlib.suppress(OSError):  # the terminal may be closed
+            sys.stdout.write("\033[?25h\033[?1049l")
+            sys.stdout.flush()
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def can_ask_user() -> bool:

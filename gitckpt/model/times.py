@@ -183,3 +183,14 @@ def age_text(length: int) -> str:
     seconds = length // MICRO
     unit = next((unit for unit in "dhms" if seconds >= _UNITS[unit]), None)
     return f"{seconds // _UNITS[unit]}{unit}" if unit else "now"
+
+
+def duration_text(seconds: float) -> str:
+    """Format seconds as people write them: `3.2s`, `45s`, `2m05s`, `1h02m`."""
+    if seconds < 9.95:
+        return f"{seconds:.1f}s"
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes:02d}m"
+    return f"{minutes}m{seconds:02d}s" if minutes else f"{seconds}s"
