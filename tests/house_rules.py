@@ -37,7 +37,7 @@ LAYERS = tuple(
     store.restore store.worktrees
     store.runs
     store.retention
-    store.audit store.usage
+    store.audit store.usage store.history
     store.store
     agents
     durable.command

@@ -68,7 +68,7 @@ def test_each_command_has_help_and_names_what_it_takes_in_plain_words(
 @pytest.mark.parametrize(
     ("args", "usage"),
     [
-        (("show",), "[ID]"),
+        (("show",), "[ID] [-- PATH…]"),
         (("diff",), "ID [ID] [-- PATH…]"),
         (("remove",), "ID…"),
         (("hook",), "NAME [ARG]…"),

@@ -51,6 +51,20 @@ CALLS: dict[str, list[list[str]]] = {
         [ARGUMENT],
         [FIRST, "--", ARGUMENT],
     ],
+    "log": [
+        [],
+        ["--all", "-p"],
+        ["--stat", RUN],
+        ["--oneline", "--all"],
+        ["--name-only", FIRST],
+        ["--json", "--all"],
+        ["--grep", ARGUMENT],
+        ["--", ARGUMENT],
+    ],
+    "ls": [[FIRST], [THIRD, "-r"], [FIRST, ARGUMENT], [FIRST, "--json"]],
+    "grep": [["."], [ARGUMENT], ["-l", ".", FIRST]],
+    "why": [["README"], [ARGUMENT]],
+    "bisect": [["--bad", FIRST, "--", "false"], ["--", ARGUMENT], ["--reset"]],
     "resume": [
         *(
             [],
