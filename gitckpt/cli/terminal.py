@@ -16,7 +16,7 @@ from gitckpt.model.arguments import join_first, shell_quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import TextIO, TypeAlias
 
     from gitckpt.model.checkpoint import Checkpoint
@@ -32,8 +32,16 @@ _RESET = "\033[0m"
 _PATCH_STYLES = dict.fromkeys(("diff ", "index ", "--- ", "+++ "), "bold")
 _PATCH_STYLES |= {"@@": "cyan", "+": "green", "-": "red"}
 
+_STATUS_STYLES = {
+    **dict.fromkeys(("complete",), "green"),
+    **dict.fromkeys(("failed", "crashed", "stalled", "blocked"), "red"),
+    **dict.fromkeys(("started", "running", "progress", "paused", "partial"), "yellow"),
+    **dict.fromkeys(("pending", "skipped"), "dim"),
+}
+
 _GAP = "  "  # between the columns of a table
 _NARROWEST = 8  # characters that remain of a cut column
+_ROOMY, _ROOMY_LAST = 24, 30  # characters of a column, and of the last one, that count as enough
 _TICK = 1.0  # seconds between two progress lines
 # A longer word is cut to `_BEGINNING` characters. A path, which a person may copy, has 4,096 bytes.
 _LONGEST_WORD, _BEGINNING = 5000, 200
@@ -267,16 +275,33 @@ def show_waiting(task: str) -> Iterator[None]:
         _clear_progress()
 
 
-def replace_lines(height: int, lines: Sequence[str]) -> int:
+@contextlib.contextmanager
+def live_screen() -> Iterator[Callable[[Sequence[str | EscapedText]], None]]:
+    """Yield a function that shows lines on the terminal's other screen; then restore the first."""
     import shutil
+    import signal
 
-    columns, rows = shutil.get_terminal_size()
-    lines = lines[: max(rows - 1, 1)]
-    cursor_up = f"\033[{height}F" if height else ""
-    text = "".join(f"\033[K{fit(line, columns - 1).text.rstrip()}\n" for line in lines)
-    sys.stdout.write(f"{cursor_up}{text}\033[J")
-    sys.stdout.flush()
-    return len(lines)
+    def show_lines(lines: Sequence[str | EscapedText]) -> None:
+        width, height = shutil.get_terminal_size()
+        shown = "".join(f"{fit(line, width - 1).text}\033[K\r\n" for line in lines[: height - 1])
+        sys.stdout.write(f"\033[H{shown}\033[J")
+        sys.stdout.flush()
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    handlers = {
+        number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        sys.stdout.write("\033[?1049h\033[?25l")  # the other screen, without a cursor
+        yield show_lines
+    finally:
+        with contextlib.suppress(OSError):  # the terminal may be closed
+            sys.stdout.write("\033[?25h\033[?1049l")
+            sys.stdout.flush()
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def can_ask_user() -> bool:
@@ -404,15 +429,55 @@ def plural(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def age_or_timestamp(instant: int, current_time: int, timestamp: str | None = None) -> str:
-    """Return the age of `instant` if stdout is a terminal, otherwise its timestamp."""
+def age_or_timestamp(
+    instant: int,
+    current_time: int,
+    timestamp: str | None = None,
+    *,
+    date_format: str | None = None,
+) -> str | EscapedText:
+    """Return the age of `instant` if stdout is a terminal, otherwise its timestamp.
+
+    `date_format` is for `times.format_date`, in both.
+    """
+    if date_format is not None:
+        return style(times.format_date(instant, date_format), "cyan")
     if is_terminal():
-        return times.age_text(max(current_time - instant, 0))
+        return style(times.age_text(max(current_time - instant, 0)), "cyan")
     return timestamp or times.to_text(instant)
 
 
 def short_id(name: str) -> str:
     return name[: ids.SHORT] if is_terminal() else name
+
+
+def id_cell(name: str, prefixes: Mapping[str, str]) -> str | EscapedText:
+    """Return an id for a table; at a terminal a short one, whose unique prefix is bright."""
+    shown = short_id(name)
+    prefix = prefixes.get(name, shown)[: len(shown)]
+    rest = shown[len(prefix) :]
+    return joined(style(prefix, "bold", "magenta"), style(rest, "dim")) if rest else shown
+
+
+def status_text(text: str, status: str | None = None) -> EscapedText:
+    """Color a text by its status, or by `status`."""
+    color = _STATUS_STYLES.get(text if status is None else status)
+    return style(text, *([color] if color else []))
+
+
+def label_text(label: str) -> str | EscapedText:
+    """Return a label for a table, in color and without "-complete" at a terminal."""
+    if not is_terminal():
+        return label
+    name, separator, status = label.rpartition("-")
+    return status_text(name if separator and status == "complete" else label, status)
+
+
+def changes_text(files: int, added: int, removed: int) -> str | EscapedText:
+    """Return "3 +10 -2" for changed files and lines; "" without a file."""
+    if not files:
+        return ""
+    return joined(f"{files} ", style(f"+{added}", "green"), " ", style(f"-{removed}", "red"))
 
 
 def heading(text: str) -> EscapedText:
@@ -427,21 +492,43 @@ def out_finding(finding: Finding) -> None:
         out(f"    cure: {finding.cure}")
 
 
-def out_rows(headings: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-    """Print the rows as a table on a terminal, otherwise as tab-separated lines."""
+def out_rows(
+    headings: Sequence[str], rows: Sequence[Sequence[Cell]], *, spare: Sequence[str] = ()
+) -> None:
+    """Print the rows as a table on a terminal, otherwise as tab-separated lines.
+
+    Columns named in `spare` are left out of a table if they say the same in each row, or, the
+    first ones first, if the others need their room.
+    """
     if not is_terminal():
         for row in rows:
             out_row(row)
     elif rows:
-        out_table(headings, rows)
+        out_table(headings, rows, spare=spare)
 
 
-def out_table(headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+def out_table(
+    headings: Sequence[str], rows: Iterable[Sequence[Cell]], *, spare: Sequence[str] = ()
+) -> None:
     """Print columns, without empty ones; on a terminal, cut the widest columns until all fit."""
     cells = [[joined(cell or "") for cell in row] for row in rows]
-    indexes = [i for i in range(len(headings)) if any(row[i].text for row in cells)]
-    lines = [[row[i] for i in indexes] for row in [[*map(joined, headings)], *cells]]
-    widths = [max(_styled_width(line[i]) for line in lines) for i in range(len(indexes))]
+    texts = [{row[i].text for row in cells} for i in range(len(headings))]
+    indexes = [
+        i
+        for i, name in enumerate(headings)
+        if texts[i] != {""} and not (len(cells) > 1 and len(texts[i]) == 1 and name in spare)
+    ]
+    table = [[*map(joined, headings)], *cells]
+    all_widths = [max(_styled_width(row[i]) for row in table) for i in range(len(headings))]
+    if is_terminal():
+        for name in spare:
+            wanted = [min(all_widths[i], _ROOMY) for i in indexes[:-1]]
+            wanted += [min(all_widths[i], _ROOMY_LAST) for i in indexes[-1:]]
+            if sum(wanted) + len(_GAP) * (len(indexes) - 1) <= columns():
+                break
+            indexes = [i for i in indexes if headings[i] != name]
+    lines = [[row[i] for i in indexes] for row in table]
+    widths = [all_widths[i] for i in indexes]
     excess = 0
     if is_terminal():
         available_width = columns()

@@ -256,6 +256,10 @@ class Store:
         """Set the user's own note on a checkpoint, whose document stays as it is."""
         self._checkpoints.labels.write_note(self._resolve(checkpoint).id, text)
 
+    def unique_prefixes(self, names: Iterable[str]) -> Mapping[str, str]:
+        """Map full ids of checkpoints to the shortest prefixes that name them."""
+        return self._checkpoints.index.find_unique_prefixes(as_strings("names", names))
+
     def resume(
         self, checkpoint: Checkpoint | str, directory: str | os.PathLike[str] | None = None
     ) -> OpenResult:
@@ -581,6 +585,12 @@ class Store:
         from gitckpt.store.restore import undo
 
         return undo.read_stack(self._checkpoints).open is not None
+
+    def here(self) -> str | None:
+        """Return the id of the checkpoint that the worktree was last saved as or restored to."""
+        from gitckpt.store.restore import undo
+
+        return undo.find_current(self._checkpoints)
 
     def diff(
         self,

@@ -63,7 +63,7 @@ COMMANDS = [
     "completion",
     "demo",
 ]
-"""The commands in the order of `git ckpt --help`."""
+"""The commands in the order of completions."""
 
 PROJECT = Path(__file__).resolve().parents[2]
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, TypeAlias
 
+    from gitckpt.cli.terminal import Cell
     from gitckpt.store.restore.restorer import RestoreResult
     from gitckpt.store.restore.undo import UndoStep
 
@@ -171,11 +172,12 @@ def _print_steps(steps: Sequence[UndoStep]) -> None:
         terminal.remark("nothing was restored in this worktree")
         return
     current_time = times.now()
-    rows: dict[str, list[tuple[str | None, ...]]] = {"redo": [], "undo": []}
+    rows: dict[str, list[Sequence[Cell]]] = {"redo": [], "undo": []}
     for step in steps:
         entry, group = step.checkpoint, rows[step.kind]
         commit = terminal.short_id(entry.git_sha), entry.branch, entry.message
         age = terminal.age_or_timestamp(entry.time, current_time, entry.timestamp)
         group.append((f"{step.kind} {len(group) + 1}", terminal.short_id(entry.id), age, *commit))
     # Newest first: the restores that `redo` repeats, then the restores that `undo` undoes.
-    terminal.out_rows(_COLUMNS, [*reversed(rows["redo"]), *rows["undo"]])
+    table = [*reversed(rows["redo"]), *rows["undo"]]
+    terminal.out_rows(_COLUMNS, table, spare=("COMMIT", "BRANCH"))
