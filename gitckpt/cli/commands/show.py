@@ -14,6 +14,7 @@ from gitckpt.model.ids import SHORT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gitckpt.cli.terminal import EscapedText
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.store import Store
 
@@ -64,7 +65,8 @@ def show_checkpoint(
             to_json = jsonable.state_to_json if state else jsonable.checkpoint_to_json
             terminal.out_json(to_json(checkpoint))
             return
-        _print_checkpoint(store, checkpoint)
+        with terminal.page():
+            _print_checkpoint(store, checkpoint)
 
 
 def _find_checkpoint_and_path(store: Store, text: str) -> tuple[str, bytes | None]:
@@ -101,10 +103,16 @@ def _print_path(store: Store, checkpoint_id: str, path: bytes) -> None:
 def _print_checkpoint(store: Store, checkpoint: Checkpoint) -> None:
     from gitckpt.model import toml
 
+    prefixes = store.unique_prefixes([checkpoint.id]) if terminal.is_terminal() else {}
     for name, value in _header_fields(checkpoint):
-        _print_field(name, value)
+        if value == checkpoint.id:
+            _print_field(name, terminal.whole_id(value, prefixes))
+        elif value == checkpoint.label:
+            _print_field(name, terminal.status_text(value, value.rpartition("-")[2]))
+        else:
+            _print_field(name, value)
     for error in checkpoint.errors:
-        _print_field("error", error)
+        _print_field("error", terminal.style(error, "red"))
     _print_files(store, checkpoint)
     _print_attempt(store, checkpoint)
     if checkpoint.state:
@@ -117,8 +125,8 @@ def _print_checkpoint(store: Store, checkpoint: Checkpoint) -> None:
             terminal.out(f"    # {pointer} is {_TYPE_TEXTS[value_type]}")
 
 
-def _print_field(label: str, value: str) -> None:
-    terminal.out(terminal.heading(f"{label}:"), f"{' ' * (12 - len(label))}{value}")
+def _print_field(label: str, value: str | EscapedText) -> None:
+    terminal.out(terminal.heading(f"{label}:"), " " * (12 - len(label)), value)
 
 
 def _header_fields(checkpoint: Checkpoint) -> list[tuple[str, str]]:
@@ -215,7 +223,7 @@ def _print_diff_stat(store: Store, checkpoint: Checkpoint) -> bool:
         diff_options = ["--stat=100", "--no-ext-diff", "--no-relative"]
         stat_text = store.diff_commit(checkpoint, options=diff_options).decode("utf-8", "replace")
         for line in stat_text.rstrip("\n").split("\n"):
-            terminal.out(f"    {line}")
+            terminal.out("    ", terminal.stat_text(line))
         return True
     except WorktreeError as error:
         can_restore = checkpoint.tree is not None and checkpoint.git_sha in error.message
