@@ -175,10 +175,11 @@ _git-ckpt() {
         :files) _files ;;
         :directories) _files -/ ;;
         :paths) suffix=(-S '') ;;
-        *) found+=("${line%%$'\\t'*}"); shown+=("${line/$'\\t'/  -- }") ;;
+        *)
+            [[ $line == *$'\\t'* ]] && suffix=(-l)  # a line for each description
+            found+=("${line%%$'\\t'*}") shown+=("${line/$'\\t'/  -- }") ;;
         esac
     done
-    [[ -n $lines[(r)*$'\\t'*] ]] && suffix+=(-l)
     (( $#found )) && compadd -V ckpt "${suffix[@]}" -d shown -a found
 }
 _git-ckpt "$@"
