@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Cell: TypeAlias = "str | EscapedText | None"
 
 # ECMA-48, "select graphic rendition"
-_STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35}
+_STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 95}
 _STYLES |= {"cyan": 36}
 _RESET = "\033[0m"
 # Prefixes of lines in a patch, and their styles, as git has them by default.
@@ -452,11 +452,24 @@ def short_id(name: str) -> str:
 
 
 def id_cell(name: str, prefixes: Mapping[str, str]) -> str | EscapedText:
-    """Return an id for a table; at a terminal a short one, whose unique prefix is bright."""
+    """Return an id for a table; at a terminal a short one, with its unique prefix bright."""
     shown = short_id(name)
-    prefix = prefixes.get(name, shown)[: len(shown)]
-    rest = shown[len(prefix) :]
-    return joined(style(prefix, "bold", "magenta"), style(rest, "dim")) if rest else shown
+    return _with_bright_prefix(shown, prefixes.get(name, shown)[: len(shown)])
+
+
+def whole_id(name: str, prefixes: Mapping[str, str]) -> EscapedText:
+    return _with_bright_prefix(name, prefixes.get(name, ""))
+
+
+def _with_bright_prefix(text: str, prefix: str) -> EscapedText:
+    return joined(style(prefix, "bold", "magenta"), style(text[len(prefix) :], "dim"))
+
+
+def stat_text(line: str) -> EscapedText:
+    """Color the signs at the end of a line of `git diff --stat`."""
+    signs = line[len(line.rstrip("+-")) :] if "|" in line else ""
+    plus, minus = "+" * signs.count("+"), "-" * signs.count("-")
+    return joined(line.removesuffix(signs), style(plus, "green"), style(minus, "red"))
 
 
 def status_text(text: str, status: str | None = None) -> EscapedText:
@@ -485,11 +498,12 @@ def heading(text: str) -> EscapedText:
 
 
 def out_finding(finding: Finding) -> None:
-    out(heading(finding.code), f": {finding.object}: {finding.sentence}")
+    code = style(finding.code, "bold", "yellow" if finding.repaired else "red")
+    out(code, f": {finding.object}: {finding.sentence}")
     if finding.repaired:
-        out("    repaired")
+        out("    ", style("repaired", "green"))
     elif finding.cure:
-        out(f"    cure: {finding.cure}")
+        out("    cure: ", style(finding.cure, "bold"))
 
 
 def out_rows(

@@ -105,7 +105,7 @@ def test_list_is_a_table(busy: Checkout) -> None:
 def test_list_colors_the_unique_part_of_an_id_and_the_status(busy: Checkout) -> None:
     name = _newest_first(busy)[0]
     first, second = on_terminal("list", at=busy, columns=140)[1].splitlines()[1:]
-    assert f"\x1b[1;35m{name[:4]}{RESET}\x1b[2m{name[4:8]}{RESET}" in first
+    assert f"\x1b[1;95m{name[:4]}{RESET}\x1b[2m{name[4:8]}{RESET}" in first
     assert f"\x1b[31mbuild-failed{RESET}" in first
     assert f"\x1b[32mresearch{RESET}" in second
 

@@ -59,13 +59,20 @@ def diff_checkpoints(
         ids = turn_ends or ids
         checkpoints = [store.read(_find_checkpoint(store, id_text)) for id_text in ids]
         old, new = checkpoints[0], checkpoints[1] if len(ids) > 1 else None
+        patch = b""
         if not state:
             diff_options = _PATCH if binary else ["--stat"] if stat else []
             with terminal.show_waiting("comparing files"):
                 patch = store.diff(old, new, paths=paths, options=diff_options)
-            terminal.out_patch(patch)
-        if new is not None and not paths and not stat and not binary and not turn_ends:
-            _print_states(store, old, new)
+        has_states = not paths and not stat and not binary and not turn_ends
+        with terminal.page():
+            if stat and terminal.is_terminal():
+                for line in patch.decode("utf-8", "replace").splitlines():
+                    terminal.out(terminal.stat_text(line))
+            else:
+                terminal.out_patch(patch)
+            if new is not None and has_states:
+                _print_states(store, old, new)
 
 
 def _ends_of_turn(store: Store, text: str) -> list[str]:

@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from gitckpt.cli.terminal import EscapedText
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.records.labels import Labels
     from gitckpt.store.store import Store
@@ -74,7 +75,8 @@ def show_checkpoint(
             fields = to_json(checkpoint)
             terminal.out_json(fields if state else fields | labels_as_json(store, checkpoint.id))
             return
-        _print_checkpoint(store, checkpoint)
+        with terminal.page():
+            _print_checkpoint(store, checkpoint)
 
 
 def _print_path(store: Store, checkpoint_id: str, path: bytes) -> None:
@@ -92,10 +94,16 @@ def _print_path(store: Store, checkpoint_id: str, path: bytes) -> None:
 def _print_checkpoint(store: Store, checkpoint: Checkpoint) -> None:
     from gitckpt.model import toml
 
+    prefixes = store.unique_prefixes([checkpoint.id]) if terminal.is_terminal() else {}
     for name, value in _header_fields(checkpoint):
-        _print_field(name, value)
+        if value == checkpoint.id:
+            _print_field(name, terminal.whole_id(value, prefixes))
+        elif value == checkpoint.label:
+            _print_field(name, terminal.status_text(value, value.rpartition("-")[2]))
+        else:
+            _print_field(name, value)
     for error in checkpoint.errors:
-        _print_field("error", error)
+        _print_field("error", terminal.style(error, "red"))
     labels = store.labels([checkpoint.id]).get(checkpoint.id)
     if labels is not None:
         _print_labels(labels)
@@ -126,8 +134,8 @@ def _print_labels(labels: Labels) -> None:
         _print_field("note", line)
 
 
-def _print_field(label: str, value: str) -> None:
-    terminal.out(terminal.heading(f"{label}:"), f"{' ' * (12 - len(label))}{value}")
+def _print_field(label: str, value: str | EscapedText) -> None:
+    terminal.out(terminal.heading(f"{label}:"), " " * (12 - len(label)), value)
 
 
 def _header_fields(checkpoint: Checkpoint) -> list[tuple[str, str]]:
@@ -224,7 +232,7 @@ def _print_diff_stat(store: Store, checkpoint: Checkpoint) -> bool:
         diff_options = ["--stat=100", "--no-ext-diff", "--no-relative"]
         stat_text = store.diff_commit(checkpoint, options=diff_options).decode("utf-8", "replace")
         for line in stat_text.rstrip("\n").split("\n"):
-            terminal.out(f"    {line}")
+            terminal.out("    ", terminal.stat_text(line))
         return True
     except WorktreeError as error:
         can_restore = checkpoint.tree is not None and checkpoint.git_sha in error.message

@@ -37,7 +37,7 @@ FILE_ESCAPES = ESCAPES.replace("\x00", "").replace("/", "")
 """The escapes that the name of a file may contain."""
 
 OWN = re.compile(
-    r"\x1b\[(?:0|1|2|31|32|33|36|1;3[1-6])m|\r?\x1b\[K|\x1b\[J|\x1b\[H|\x1b\[\?(?:25|1049)[hl]"
+    r"\x1b\[(?:0|1|2|31|32|33|34|36|95|1;3[1-6]|1;95)m|\r?\x1b\[K|\x1b\[J|\x1b\[H|\x1b\[\?(?:25|1049)[hl]"
 )
 """The escapes of gitckpt's own output: styles, erased lines, and the other screen."""
 
