@@ -185,7 +185,7 @@ def on_terminal(args: Sequence[str], at: Path) -> str:
         name: value
         for name, value in os.environ.items()
         if name not in ("NO_COLOR", "COLUMNS", "TERM")
-    } | {"TERM": "xterm"}
+    } | {"TERM": "xterm", "GIT_PAGER": "cat"}
     forked.git_ckpt(*args, directory=at, env=env, terminal=os.ttyname(follower))
     os.close(follower)
     reader.join()
