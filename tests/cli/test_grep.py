@@ -62,7 +62,7 @@ def test_hostile_names_and_binary_files(ckpt: Ckpt, checkout: Checkout, save: Sa
     checkout.write("-e", "needle\r\n")
     made = save(checkout)
     done = ckpt("grep", "needle", at=checkout)
-    assert f"{made}:a\nb:1::1: needle\n" in done.out
+    assert f"{made}:a\\nb:1::1: needle\n" in done.out
     assert f"{made}:binary: binary file matches\n" in done.out
     assert f"{made}:-e:1: needle" in done.out
 

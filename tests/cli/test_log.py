@@ -56,7 +56,7 @@ def test_each_is_compared_with_the_one_before_and_not_with_its_commit(
     done = ckpt("log", second, at=checkout)
     assert done.out.startswith(f"checkpoint {second}\nDate:   ")
     assert "\n    a message\n\n    new  +3 new\n\ncheckpoint " in done.out
-    assert ckpt("log", "--name-only", "-n1", at=checkout).out.endswith("new\nodd\nname\n")
+    assert ckpt("log", "--name-only", "-n1", at=checkout).out.endswith("new\nodd\\nname\n")
     assert "+1\n+2\n+3\n" in ckpt("log", "-p", second, "-n", "1", at=checkout).out
     assert " new | 3 +++\n" in ckpt("log", "--stat", second, "-n", "1", at=checkout).out
 

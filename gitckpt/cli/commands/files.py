@@ -47,13 +47,11 @@ def print_files(store: Store, files: Sequence[StoredFile], *, long: bool = False
         for file in files:
             name = _name_from_here(store, file) + ("/" if file.kind == "directory" else "")
             size = "-" if file.size is None else str(file.size)
-            if not terminal.is_terminal() and not long:
-                terminal.out_path(name)
-            elif not terminal.is_terminal():
+            if long and not terminal.is_terminal():
                 terminal.out_row((file.mode, size, name))
             else:
                 details = f"{file.mode} {size:>10}  " if long else ""
-                color = {"directory": "blue", "link": "cyan", "submodule": "magenta"}
+                color = {"directory": "bold", "link": "cyan", "submodule": "yellow"}
                 terminal.out(details, terminal.style(name, *filter(None, [color.get(file.kind)])))
 
 
@@ -125,10 +123,11 @@ def _print_match(match: GrepMatch, *, is_first: bool) -> None:
     short = terminal.short_id(match.checkpoint.id)
     if not terminal.is_terminal():
         text = b" " + match.text if match.text else b""
-        place = os.fsencode(f"{short}:{name}{':' if line or text else ''}{line}")
+        shown = terminal.escape_text(name)
+        place = os.fsencode(f"{short}:{shown}{':' if line or text else ''}{line}")
         terminal.out_bytes(b"%s%s%s\n" % (place, text, os.fsencode(also)))
         return
     text_shown = match.text.decode("utf-8", "surrogateescape").expandtabs()
-    place_parts = (terminal.style(short, "yellow"), ":", terminal.style(name, "magenta"))
+    place_parts = (terminal.style(short, "yellow"), ":", terminal.style(name, "cyan"))
     colon = ":" if line or text_shown else ""
     terminal.out(*place_parts, f"{colon}{line} {text_shown}".rstrip(), terminal.style(also, "dim"))

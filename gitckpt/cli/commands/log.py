@@ -237,7 +237,7 @@ def _print_line(item: LogItem, names: RunNames, marks: str) -> None:
 def _print_changes(item: LogItem, text: bytes, *, name_only: bool, patch: bool) -> None:
     if name_only:
         for change in item.files:
-            terminal.out_path(os.fsdecode(change.path))
+            terminal.out(os.fsdecode(change.path))
     elif text:
         terminal.out()
         if patch:

@@ -211,7 +211,7 @@ def format_pairs(
     texts = dict.fromkeys(pairs, b"")
     headers = list(re.finditer(rb"^([0-9a-f]{40,64}) ([0-9a-f]{40,64})\n", out, re.MULTILINE))
     ends = [header.start() for header in headers[1:]] + [len(out)]
-    for header, end in zip(headers, ends, strict=True):
+    for header, end in zip(headers, ends, strict=False):  # without headers, `ends` has one
         pair = header[1].decode("ascii"), header[2].decode("ascii")
         texts[pair] = out[header.end() : end].lstrip(b"\n")
     return texts
