@@ -102,6 +102,21 @@ def listing(scratch: Scratch, many: int) -> Iterator[Row]:
         )
 
 
+def log(scratch: Scratch, many: int) -> Iterator[Row]:
+    """What 20 checkpoints among 10,000 changed, and all that changed a path."""
+    del many
+    path = scratch.store(10_000)
+    listed = process([*CKPT, "list", "-n", "20"], path)
+    listed()
+    pair = alternate(process([*CKPT, "log", "-n", "20"], path), listed, runs=9)
+    what = "log of 20 among 10,000"
+    yield Row(what, "git ckpt list -n 20", pair.excess * 1000, 50.0, "ms", pair)
+    words = ["log", "--all", "--oneline", "--", "file-3"]
+    pair = alternate(process([*CKPT, *words], path), process(["true"], path), runs=9)
+    what = "log -- PATH, 200 of 10,000"
+    yield Row(what, "nothing", pair.excess * 1000, 1000.0, "ms", pair)
+
+
 def record(scratch: Scratch, many: int) -> Iterator[Row]:
     """One record in a process that lives on, flushed to the disk."""
     del many
@@ -256,6 +271,7 @@ def bystanders(scratch: Scratch, many: int) -> Iterator[Row]:
 CASES: dict[str, Case] = {
     "hook": hook,
     "list": listing,
+    "log": log,
     "record": record,
     "expire": expire,
     "git": bystanders,

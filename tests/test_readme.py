@@ -61,6 +61,7 @@ def play(typed: list[str], directory: Path, shims: Path) -> list[str]:
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    environment["GIT_PAGER"] = "cat"
     environment["PATH"] = f"{shims}:{environment['PATH']}"
     chunks: list[bytes] = []
     reader = threading.Thread(target=_read, args=(leader, chunks))

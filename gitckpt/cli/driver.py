@@ -13,6 +13,7 @@ from gitckpt.durable.driver.driver import CONTINUE, EXIT, RESTART, REVISE, Obser
 from gitckpt.durable.driver.pipelines import COMPLETE, DEFERRED, Outcome
 from gitckpt.durable.run.attempts import PhaseFailed
 from gitckpt.model.errors import UsageError
+from gitckpt.model.times import duration_text
 
 _STDOUT, _STDERR = 1, 2
 _QUIET_SECONDS = 3.0  # time without output after which the progress is shown
@@ -91,16 +92,6 @@ class TerminalObserver(Observer):
             if answer is not None:
                 return answer, ""
         return EXIT, ""
-
-
-def duration_text(seconds: float) -> str:
-    if seconds < 9.95:
-        return f"{seconds:.1f}s"
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}h{minutes:02d}m"
-    return f"{minutes}m{seconds:02d}s" if minutes else f"{seconds}s"
 
 
 def _ask_for_lines(question: str) -> str:

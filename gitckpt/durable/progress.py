@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import NoneType
 from typing import Any
 
@@ -50,6 +50,18 @@ def gauges(state: Mapping[str, Any], progress: Progress | None = None) -> list[G
         task_suffix = f", at {_short_text(progress.current_task)}" if progress.current_task else ""
         all_gauges.append(Gauge("tasks", f"{completed} of {total}{task_suffix}", completed, total))
     return all_gauges
+
+
+def usage(state: Mapping[str, Any], results: Iterable[object]) -> tuple[float, int]:
+    """Return US dollars and tokens of a run, as far as its state and phases' results tell."""
+    loop, review = _get_table(state, "loop"), _get_table(state, "review")
+    tables = [result for result in results if isinstance(result, Mapping)]
+    agents = [table for table in tables if "iterations" not in table and "cycles" not in table]
+    cost = _get_amount(loop, "cost_usd") + _get_amount(review, "total_cost_usd")
+    cost += sum(_get_amount(table, "cost_usd") for table in agents)
+    counts = (_get_table(table, "tokens").values() for table in (loop, *agents))
+    tokens = [count for table in counts for count in table if type(count) is int and count > 0]
+    return cost, min(sum(tokens), 10**15)
 
 
 # A state may have been fetched: the readers below check every type and bound every number and text.

@@ -141,6 +141,35 @@ def parse_age(text: str) -> int:
     return int(count) * _UNITS[unit] * MICRO
 
 
+# Formats of dates for `strftime`, in local time, as `git log --date` has them.
+DATE_FORMATS = {
+    "local": "%a %b %e %H:%M:%S %Y",
+    "iso": "%Y-%m-%d %H:%M:%S %z",
+    "short": "%Y-%m-%d",
+    "unix": "%s",
+    "relative": "",
+}
+
+
+def parse_date_format(text: str) -> str:
+    """Return the `strftime` format that `--date` names; "" for relative dates."""
+    kind, colon, own_format = text.partition(":")
+    if kind == "format" and colon:
+        return own_format
+    if text not in DATE_FORMATS:
+        hint = f"use one of {', '.join(DATE_FORMATS)}, format:%H:%M"
+        raise UsageError(f"there is no date format {text!r}", hint=hint)
+    return DATE_FORMATS[text]
+
+
+def format_date(instant: int, date_format: str) -> str:
+    """Format an instant in local time, or "" for an age such as "3m ago"."""
+    if not date_format:
+        age = age_text(max(now() - instant, 0))
+        return age if age == "now" else f"{age} ago"
+    return time.strftime(date_format, time.localtime(instant // MICRO))
+
+
 def exact_age_text(length: int) -> str:
     """Format microseconds in the largest unit that divides them: `90s`, `2h`, `7d`."""
     seconds = length // MICRO
@@ -154,3 +183,14 @@ def age_text(length: int) -> str:
     seconds = length // MICRO
     unit = next((unit for unit in "dhms" if seconds >= _UNITS[unit]), None)
     return f"{seconds // _UNITS[unit]}{unit}" if unit else "now"
+
+
+def duration_text(seconds: float) -> str:
+    """Format seconds as people write them: `3.2s`, `45s`, `2m05s`, `1h02m`."""
+    if seconds < 9.95:
+        return f"{seconds:.1f}s"
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes:02d}m"
+    return f"{minutes}m{seconds:02d}s" if minutes else f"{seconds}s"

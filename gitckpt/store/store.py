@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from gitckpt.store.audit.doctor import Diagnosis
     from gitckpt.store.audit.verification import Report
     from gitckpt.store.config.settings import Loosening
+    from gitckpt.store.history.bisection import Bisection, BisectResult
+    from gitckpt.store.history.files import GrepMatch, StoredFile
+    from gitckpt.store.history.log import LogItem
+    from gitckpt.store.history.whereabouts import Whereabouts
     from gitckpt.store.hooks.installation import Installation
     from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
     from gitckpt.store.records.labels import Labels
@@ -252,6 +256,10 @@ class Store:
         """Set the user's own note on a checkpoint, whose document stays as it is."""
         self._checkpoints.labels.write_note(self._resolve(checkpoint).id, text)
 
+    def unique_prefixes(self, names: Iterable[str]) -> Mapping[str, str]:
+        """Map full ids of checkpoints to the shortest prefixes that name them."""
+        return self._checkpoints.index.find_unique_prefixes(as_strings("names", names))
+
     def resume(
         self, checkpoint: Checkpoint | str, directory: str | os.PathLike[str] | None = None
     ) -> OpenResult:
@@ -292,6 +300,149 @@ class Store:
     def _find_lease_guard(self, details: draft.CheckpointDetails) -> LeaseGuard | None:
         draft.require_known_names(details)  # `Checkpoints` accepts more arguments
         return self._checkpoints.find_lease_guard(details.get("run"))
+
+    # History
+
+    def log(
+        self,
+        query: Query | None = None,
+        *,
+        fold: str | None = None,
+        paths: Sequence[_Path] = (),
+        start: Sequence[CheckpointInfo] = (),
+    ) -> Sequence[LogItem]:
+        """List checkpoints, newest first, with what each changed.
+
+        Each is compared with the one before it in the same run or worktree. `query.limit` counts
+        items of the log.
+
+        Args:
+            query: which checkpoints to list; without `safety`, none of these is compared with.
+            fold: "runs" lists a run as one item, and "turns" each turn of an agent.
+            paths: files and directories, relative to the top; list only what changed in these.
+            start: list these checkpoints, and those before them in their runs or worktrees.
+        """
+        from gitckpt.store.history.log import Log
+        from gitckpt.store.records.entry import Query
+
+        log, raw_paths = (
+            Log(self._checkpoints, query or Query()),
+            _encode_paths(paths) if paths else [],
+        )
+        items = log.list_items(fold=fold, paths=raw_paths, starts=_require_entries(start))
+        log.compare(items, raw_paths)
+        return items
+
+    def log_changes(
+        self, items: Sequence[LogItem], *, options: Sequence[str], paths: Sequence[_Path] = ()
+    ) -> Sequence[bytes]:
+        """Return what `git diff-tree` prints of each item of a log, such as with "-p"."""
+        from gitckpt.store.history.log import Log
+        from gitckpt.store.records.entry import Query
+
+        options = arguments.as_command_words("options", options)
+        raw_paths = _encode_paths(paths) if paths else []
+        return Log(self._checkpoints, Query()).format_changes(items, options, raw_paths)
+
+    def files(
+        self, checkpoint: Checkpoint | str, path: _Path = ".", *, recursive: bool = False
+    ) -> Sequence[StoredFile]:
+        """List a directory of a checkpoint, or one file; `path` is relative to the top.
+
+        Raises NotFoundError.
+        """
+        from gitckpt.store.history import files
+
+        store, (raw_path,) = self._checkpoints, _encode_paths([path])
+        return files.list_files(store, self._resolve(checkpoint), raw_path, recursive=recursive)
+
+    def grep(
+        self,
+        pattern: str,
+        entries: Sequence[CheckpointInfo] | None = None,
+        *,
+        paths: Sequence[_Path] = (),
+        options: Sequence[str] = (),
+    ) -> Sequence[GrepMatch]:
+        """Search files of checkpoints, by default of this worktree.
+
+        `paths` are relative to the top; `options` are options of `git grep`, such as "-i". The same
+        content at the same path is searched once. Raises UsageError for an invalid pattern.
+        """
+        from gitckpt.store.history import files
+
+        arguments.require_path("pattern", pattern, as_text=True)
+        chosen = _require_entries(entries) if entries is not None else None
+        chosen = files.newest_here(self._checkpoints) if chosen is None else chosen
+        raw_paths, words = (
+            _encode_paths(paths) if paths else [],
+            arguments.as_command_words("options", options),
+        )
+        return files.grep(self._checkpoints, pattern, chosen, paths=raw_paths, options=words)
+
+    def why(self, path: _Path, *, typed: str | None = None) -> Whereabouts:
+        """Find the last places that had a file, and the commands that bring it back.
+
+        `path` is relative to the top; `typed` is how commands name it.
+        """
+        from gitckpt.store.history import whereabouts
+
+        (raw_path,) = _encode_paths([path])
+        return whereabouts.find(self._checkpoints, raw_path, typed or os.fsdecode(raw_path))
+
+    def begin_bisection(
+        self, command: Sequence[str], *, good: str | None = None, bad: str
+    ) -> Bisection:
+        """Begin to search for the first checkpoint in which a command fails.
+
+        `bad` is the full id of a checkpoint in which it fails, `good` of an older one in the same
+        run or worktree, by default the oldest. Raises UsageError.
+        """
+        from gitckpt.store.history import bisection
+
+        words = arguments.as_command_words("command", command)
+        entries = {id_: self._entry_of(id_) for id_ in (good, bad) if id_ is not None}
+        first = entries[good] if good is not None else None
+        return bisection.begin(self._checkpoints, words, first, entries[bad])
+
+    def bisection(self) -> Bisection | None:
+        """Return the search that has begun and not ended, or None."""
+        from gitckpt.store.history import bisection
+
+        return bisection.load(self._checkpoints)
+
+    def bisect(
+        self,
+        search: Bisection,
+        trial: Callable[[str, str], int],
+        *,
+        progress: Callable[[CheckpointInfo, str, int], object] = lambda *_: None,
+    ) -> BisectResult:
+        """Find the first bad checkpoint of a search.
+
+        `trial` gets the directory of a scratch worktree and the id of its checkpoint; it returns an
+        exit code: 0 for good, 125 to skip, otherwise bad. `progress` gets each checkpoint, its
+        verdict, and how many are left. Raises UsageError.
+        """
+        from gitckpt.store.history import bisection
+
+        require_callable("trial", trial)
+        return bisection.run(self._checkpoints, search, trial, progress)
+
+    def reset_bisection(self) -> bool:
+        """Forget the search that has begun; return False without one."""
+        from gitckpt.store.history import bisection
+
+        return bisection.reset(self._checkpoints)
+
+    def _entry_of(self, checkpoint_id: str) -> CheckpointInfo:
+        from gitckpt.store.records.entry import Query
+
+        entries = self.list(Query(ids=[checkpoint_id]))
+        if not entries:
+            self.read(checkpoint_id)  # raises the reason
+            raise NotFoundError(f"no checkpoint {checkpoint_id!r}", hint="list: git ckpt list")
+        return entries[0]
 
     # Runs
 
@@ -434,6 +585,12 @@ class Store:
         from gitckpt.store.restore import undo
 
         return undo.read_stack(self._checkpoints).open is not None
+
+    def here(self) -> str | None:
+        """Return the id of the checkpoint that the worktree was last saved as or restored to."""
+        from gitckpt.store.restore import undo
+
+        return undo.find_current(self._checkpoints)
 
     def diff(
         self,

@@ -20,7 +20,12 @@ COMMANDS = [
     "init",
     "save",
     "list",
+    "log",
     "show",
+    "ls",
+    "grep",
+    "why",
+    "bisect",
     "diff",
     "tag",
     "pin",
@@ -58,7 +63,7 @@ COMMANDS = [
     "completion",
     "demo",
 ]
-"""The commands in the order of `git ckpt --help`."""
+"""The commands in the order of completions."""
 
 PROJECT = Path(__file__).resolve().parents[2]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -85,13 +86,63 @@ def test_ids_and_runs_are_completed(ckpt: Ckpt, checkout: Checkout, command: str
     assert ckpt("-C", "/", "complete", "--", command, "", at=checkout) == Outcome(0, "", "")
 
 
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["list", "--status", "s"], ["started", "skipped"]),
+        (["runs", "--status", "s"], ["stalled"]),
+        (["list", "--date", "i"], ["iso"]),
+        (["export", "latest", "--format", "r"], ["rlm-act"]),
+        (["loop", "plan.md", "--agent", "c"], ["claude", "codex"]),
+        (["agent", "in"], ["install"]),
+        (["agent", "install", "c"], ["claude", "codex"]),
+        (["step", "s"], ["start", "skip", "show"]),
+        (["resume", "--autonomy", "b"], ["batch"]),
+        (["help", "unin"], ["uninit"]),
+        (["run", ""], ["ci", "plan-to-pr", "rlm-act", "loop", "review", ":files"]),
+        (["list", "--run", ""], ["work\topen"]),
+        (["status", ""], ["work\topen"]),
+        (["status", "2"], ["RUN\topen"]),
+        (["turns", ""], []),
+        (["show", "ID"], ["ID\tone"]),
+        (["save", "--state", ""], [":files"]),
+        (["save", "-m", ""], []),
+        (["list", "--since", ""], []),
+        (["-C", ""], [":directories"]),
+        (["resume", "--into", ""], [":directories"]),
+        (["loop", ""], [":files"]),
+        (["restore", "ID", "--", ""], [":paths", "README", "gitckpt.toml", "sub/"]),
+        (["restore", "ID", "--", "sub/f"], [":paths", "sub/file"]),
+        (["diff", "ID", "--", "R"], [":paths", "README"]),
+        (["ls", "ID", "s"], [":paths", "sub/"]),
+        (["restore", "nonsense", "--", ""], []),
+        (["guard", "--", ""], [":files"]),
+    ],
+)
+def test_values_are_completed_with_descriptions(
+    ckpt: Ckpt, main_checkout: Checkout, words: list[str], offered: list[str]
+) -> None:
+    main_checkout.write("gitckpt.toml", "[[pipelines.ci.phases]]\nname = 'a'\nrun = 'true'\n")
+    main_checkout.write("sub/file", "x\n")
+    with Store.open(main_checkout.path) as store:
+        run = store.record("a-started", {}, start="work").run
+        name = store.save("b-complete", {}, message="one").id
+    words = [name[:8] if word == "ID" else word for word in words]
+    done = ckpt("complete", "--for", "zsh", "--", *words, at=main_checkout)
+    said = re.sub(r"(now|\d+s), |, (now|\d+s)", "", done.out).replace(name[:8], "ID")
+    lines = said.replace(str(run), "RUN").splitlines()
+    assert (done.code, lines, done.err) == (0, offered, "")
+    piped = ckpt("complete", "--", *words, at=main_checkout).out
+    assert ":" not in piped.replace("latest:any", "")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_script_is_printed_and_its_shell_can_read_it(
     ckpt: Ckpt, shell: str, tmp_path: Path
 ) -> None:
     done = ckpt("completion", shell)
     assert (done.code, done.err) == (0, "")
-    assert "git-ckpt complete -- " in done.out
+    assert f"git-ckpt complete --for {shell} -- " in done.out
     if shutil.which(shell) is None:
         pytest.skip(f"no {shell} here to read it")
     script = tmp_path / "script"
@@ -112,6 +163,9 @@ def test_a_script_is_printed_and_its_shell_can_read_it(
         (["git", "-C", "/", "ckpt", "resu"], ["resume"]),
         (["git", "ckpt", "show", "--"], ["--json", "--raw", "--state", "--help"]),
         (["git-ckpt", "show", "lat"], ["latest", "latest:any"]),
+        (["git", "ckpt", "list", "--status", "s"], ["started", "skipped"]),
+        (["git-ckpt", "save", "--state", "READ"], ["README"]),
+        (["git", "ckpt", "restore", "latest", "--", "R"], ["README"]),
         (["git", "ckpt", "completion", ""], ["bash", "zsh", "fish"]),
         (["git-ckpt", ""], COMMANDS),
         (["git", "ckpt", ""], COMMANDS),
@@ -142,3 +196,80 @@ def test_bash_completes(
         check=True,
     )
     assert (done.stdout.split(), done.stderr) == (offered, "")
+
+
+@pytest.mark.long(but=["git-ckpt show lat"])
+@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish here")
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("git-ckpt show lat", ["latest\tin this worktree", "latest:any"]),
+        ("git ckpt list --status s", ["started", "skipped"]),
+        ("git ckpt save --state READ", ["README"]),
+        ("git ckpt save -m READ", []),
+        ("git-ckpt restore latest -- R", ["README"]),
+    ],
+)
+def test_fish_completes(
+    ckpt: Ckpt,
+    main_checkout: Checkout,
+    save: Save,
+    git_ckpt: Path,
+    tmp_path: Path,
+    line: str,
+    offered: list[str],
+) -> None:
+    assert git_ckpt.exists()
+    save(main_checkout)
+    script = tmp_path / "script"
+    script.write_text(ckpt("completion", "fish").out)
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", f'source {script}; complete -C "{line}"'],
+        cwd=main_checkout.path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == offered
+
+
+@pytest.mark.long(but=["words1"])
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh here")
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["sh"], "-V ckpt -d shown -a found|show|show"),
+        (["show", "latest:"], "-V ckpt -d shown -a found|latest:any|latest:any"),
+        (["show", "late"], "-V ckpt -l -d shown -a found|latest latest:any|latest  -- in this"),
+        (["save", "--state", ""], "_files"),
+        (["-C", ""], "_files -/"),
+        (["save", "-m", ""], ""),
+        (["restore", "latest", "--", "R"], "-V ckpt -S  -d shown -a found|README|README"),
+    ],
+)
+def test_zsh_completes(
+    ckpt: Ckpt,
+    main_checkout: Checkout,
+    save: Save,
+    git_ckpt: Path,
+    tmp_path: Path,
+    words: list[str],
+    offered: str,
+) -> None:
+    assert git_ckpt.exists()
+    save(main_checkout)
+    script = tmp_path / "script"
+    script.write_text(ckpt("completion", "zsh").out)
+    program = (
+        'compadd() { print -r -- "$*|$found|$shown" }; _files() { print -r -- _files $* }; '
+        f'words=(git-ckpt "$@"); CURRENT=$#words; . "{script}"'
+    )
+    done = subprocess.run(
+        ["zsh", "-f", "-c", program, "zsh", *words],
+        cwd=main_checkout.path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.strip().startswith(offered)
+    assert bool(done.stdout.strip()) == bool(offered)

@@ -40,7 +40,7 @@ def at_terminal(checkout: Checkout, typed: str, *args: str) -> tuple[int, str]:
         stdin=follower,
         stdout=subprocess.DEVNULL,
         stderr=follower,
-        env=os.environ | {"PYTHONPATH": str(PROJECT), "NO_COLOR": "1"},
+        env=os.environ | {"PYTHONPATH": str(PROJECT), "NO_COLOR": "1", "GIT_PAGER": "cat"},
         check=False,
     )
     os.close(follower)

@@ -83,8 +83,8 @@ def test_every_command_loads() -> None:
         ("save", ["--phase", "a", "--phase="], {"phase": ""}),
         ("list", ["-n", "5", "--all", "--json"], {"limit": 5, "all_": True, "as_json": True}),
         ("list", ["--since=3x"], {"since": "3x"}),
-        ("show", ["--state", "abcd"], {"state": True, "id_": "abcd"}),
-        ("show", [""], {"id_": ""}),
+        ("show", ["--state", "abcd"], {"state": True, "ids": ["abcd"]}),
+        ("show", [""], {"ids": [""]}),
         (
             "resume",
             ["--into", "dir", "a=b", "--no-run"],
@@ -107,8 +107,6 @@ def test_plain_calls_are_understood(
         *(
             ["save", each]
             for each in (
-                "x",
-                "-",
                 "--",
                 "-h",
                 "--help",
@@ -139,7 +137,8 @@ def test_plain_calls_are_understood(
             ["-qC", "x", "list"],
             ["-C=x", "list"],
             ["--", "list"],
-            ["show", "a", "b"],
+            ["du", "a", "b"],
+            ["save", "a", "b"],
         ),
         *(["run"], ["cancel"], ["export", "x"], ["loop", "plan.md", "-n", "3"]),
         *(
@@ -290,7 +289,7 @@ def test_errors_end_alike_behind_both_doors(
         raise error
 
     monkeypatch.setattr("gitckpt.cli.main._discard_output", lambda: None)
-    monkeypatch.setattr(Store, "find", fall)
+    monkeypatch.setattr(Store, "find_path", fall)
     if door == "Typer":
         monkeypatch.setattr(quick, "prepare_command_call", lambda _: None)
     done = ckpt("show", "abcd", at=main_checkout)
@@ -354,7 +353,7 @@ def test_what_the_system_refuses_ends_with_what_to_do(
         raise error
 
     monkeypatch.setattr("gitckpt.cli.main._discard_output", lambda: None)
-    monkeypatch.setattr(Store, "find", fall)
+    monkeypatch.setattr(Store, "find_path", fall)
     done = ckpt("show", "abcd", at=main_checkout)
     assert done.code == 1
     assert done.err.splitlines()[1:] == [f"hint: {hint}"]

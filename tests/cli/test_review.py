@@ -253,7 +253,7 @@ class TestInputs:
 class TestWatch:
     @pytest.mark.long
     def test_it_ends_with_the_run(self, stage: Stage) -> None:
-        stage.pipeline('one: until [ -e "$CALLS.go" ]; do sleep 0.02; done')
+        stage.pipeline('one: echo a word; until [ -e "$CALLS.go" ]; do sleep 0.02; done')
         driver = stage.begin("run", "ci")
         assert driver.stdout is not None
         driver.stdout.readline()

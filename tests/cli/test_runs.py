@@ -186,6 +186,34 @@ class TestStatus:
             "next     git ckpt resume STAMP-ci"
         )
 
+    def test_at_a_terminal_the_failure_comes_first(self, stage: Stage) -> None:
+        lines = "for i in 1 2 3 4 5 6 7 8 9 10 11; do echo line $i; done"
+        stage.pipeline("one: true", f"two: {lines}; exit 7", top="inputs = { q = 'how?' }")
+        assert stage.ckpt("run", "ci").code == 20
+        shown = {}
+        for words in ([], ["-v"]):
+            talk = Talk(stage, "status", *words)
+            assert talk.ends() == 0
+            talk.close()
+            text = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", talk.said)
+            shown[" ".join(words)] = normal(text, stage).splitlines()
+        assert shown[""][:3] == [
+            "two failed after 0.0s",
+            "  phase 'two' failed: exit code 7: line 11",
+            "  | line 2",
+        ]
+        assert shown[""][11:14] == ["  | line 11", "next     git ckpt resume STAMP-ci", ""]
+        assert shown[""][-2:] == ["  one  complete  0.0s", "> two  failed    0.0s"]
+        assert [line for line in shown["-v"] if line not in shown[""]] == ["input    q = how?"]
+
+    def test_used_dollars_and_tokens_are_added_up(self, stage: Stage) -> None:
+        loop = {"iterations": 2, "cost_usd": 0.5, "tokens": {"input": 1000, "output": 200}}
+        with stage.store() as store:
+            store.record("a-progress", {"loop": loop}, start="x")
+        talk = Talk(stage, "status")
+        talk.reads("0.50 USD, 1,200 tokens")
+        talk.close()
+
     def test_as_json(self, stage: Stage) -> None:
         stage.pipeline("one: true", "two: exit 7")
         assert stage.ckpt("run", "ci").code == 20
@@ -289,12 +317,13 @@ class TestRuns:
         assert talk.ends() == 0
         talk.close()
         rows = [re.split(r" {2,}", normal(line, three)) for line in talk.said.splitlines()]
-        assert rows[0] == ["RUN", "STATUS", "PHASE", "AGE", "BRANCH", "WORKTREE"]
-        assert [(row[0][:8], *row[1:3]) for row in rows[1:]] == [
-            ("STAMP-by", "open", "run-started"),
-            ("STAMP-ci", "complete", "run-complete"),
-            ("STAMP-ci", "failed", "one-failed"),
+        assert rows[0] == ["RUN", "STATUS", "PHASE", "AGE", "BRANCH"]
+        assert [row[1:3] for row in rows[1:]] == [
+            ["open", "run-started"],
+            ["complete", "run"],
+            ["failed", "one-failed"],
         ]
+        assert rows[1][0] == "by-hand"
         assert rows[2][4].startswith("side")
 
     @pytest.mark.long

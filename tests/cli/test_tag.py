@@ -112,6 +112,16 @@ def test_labels_are_shown(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> No
     assert labels_of(main_checkout) == ["refs/ckpt/tags/fine"]
 
 
+def test_a_person_sees_tags_beside_the_message(
+    ckpt: Ckpt, main_checkout: Checkout, save: Save, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(main_checkout, "-m", "one")
+    for name in ("fine", "release"):
+        call(ckpt, main_checkout, "tag", "latest", name)
+    monkeypatch.setattr("gitckpt.cli.terminal.is_terminal", lambda: True)
+    assert "[fine] [release] one" in call(ckpt, main_checkout, "list")
+
+
 def test_labels_go_with_their_checkpoint(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> None:
     checkpoint, other = save(main_checkout), save(main_checkout)
     for id_, name in ((checkpoint, "one"), (checkpoint, "two"), (other, "three")):

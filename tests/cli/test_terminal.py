@@ -10,7 +10,7 @@ import re
 import struct
 import termios
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from unicodedata import east_asian_width
 
@@ -32,7 +32,7 @@ BOLD, RESET = "\x1b[1m", "\x1b[0m"
 
 
 def on_terminal(
-    *args: str, at: Checkout, columns: int = 80, env: dict[str, str] | None = None
+    *args: str, at: Checkout, columns: int = 80, env: Mapping[str, str | None] | None = None
 ) -> tuple[int, str]:
     """Return exit code and output of `git ckpt` on a terminal, with both streams."""
     leader, follower = pty.openpty()
@@ -40,15 +40,16 @@ def on_terminal(
     clean = {
         name: value
         for name, value in os.environ.items()
-        if name not in ("NO_COLOR", "COLUMNS", "TERM")
+        if name not in ("NO_COLOR", "COLUMNS", "TERM", "PAGER")
     }
+    variables = {**clean, "TERM": "xterm", "GIT_PAGER": "cat", **(env or {})}
     said: list[bytes] = []
     reader = threading.Thread(target=lambda: said.extend(_chunks(leader)))
     reader.start()
     done = forked.git_ckpt(
         *args,
         directory=at.path,
-        env=clean | {"TERM": "xterm"} | (env or {}),
+        env={name: value for name, value in variables.items() if value is not None},
         terminal=os.ttyname(follower),
     )
     os.close(follower)
@@ -91,20 +92,69 @@ def test_list_is_a_table(busy: Checkout) -> None:
     code, said = on_terminal("list", at=busy, columns=140)
     head, *rows = said.splitlines()
     assert code == 0
-    assert head == (
-        f"{BOLD}ID        AGE  RUN                        PHASE              COMMIT    "
-        f"BRANCH  FILES  MESSAGE{RESET}"
-    )
-    first, second = (re.sub(r"  (now|\d+s) +", "  AGE  ", normal(row)) for row in rows)
+    assert head == f"{BOLD}   ID        AGE  PHASE         FILES  MESSAGE{RESET}"
+    first, second = (re.sub(r"\x1b\[\d+(;\d+)*m", "", row) for row in rows)
     assert re.fullmatch(
-        (
-            r"SHORT  AGE  STAMP-add-login  build-failed       SHORT  main    1      a message "
-            r"that is( very)+( v?e?r?)?…"
-        ),
+        r"@  [0-9a-f]{8}  (now|\d+s) +build-failed  1      a message that is( very)+( v?e?r?)?…",
         first,
     )
-    assert re.fullmatch(r"SHORT  AGE  STAMP-add-login  research-complete  SHORT  main", second)
-    assert len(rows[0]) == 140
+    assert re.fullmatch(r"   [0-9a-f]{8}  (now|\d+s) +research", second)
+    assert len(first) == 140
+
+
+def test_list_colors_the_unique_part_of_an_id_and_the_status(busy: Checkout) -> None:
+    name = _newest_first(busy)[0]
+    first, second = on_terminal("list", at=busy, columns=140)[1].splitlines()[1:]
+    assert f"\x1b[1;95m{name[:4]}{RESET}\x1b[2m{name[4:8]}{RESET}" in first
+    assert f"\x1b[31mbuild-failed{RESET}" in first
+    assert f"\x1b[32mresearch{RESET}" in second
+
+
+def test_list_marks_where_the_worktree_is(busy: Checkout) -> None:
+    newest, oldest = _newest_first(busy)
+    with Store.open(busy.path) as store:
+        assert store.here() == newest
+        store.restore(oldest)
+        assert store.here() == oldest
+        store.restore(newest, ["README"])  # some files are no whole checkpoint
+        assert store.here() == oldest
+    busy.git("worktree", "add", "--quiet", "../other")
+    with Store.open(busy.path.parent / "other") as store:
+        assert store.here() is None
+    _, said = on_terminal("list", at=busy, env={"NO_COLOR": "1"})
+    assert [line[3:11] for line in said.splitlines() if line.startswith("@")] == [oldest[:8]]
+
+
+def test_list_and_runs_show_the_name_of_a_run(busy: Checkout) -> None:
+    with Store.open(busy.path) as store:
+        store.record("plan-complete", {}, start="fix typos", message="m" * 100)
+    _, said = on_terminal("list", at=busy, env={"NO_COLOR": "1"})
+    newest, first, _ = said.splitlines()[1:]
+    assert ("fix-typos  plan " in newest, "add-login  build-failed" in first) == (True, True)
+    assert said.splitlines()[0].split() == ["ID", "AGE", "RUN", "PHASE", "FILES", "MESSAGE"]
+    _, said = on_terminal("runs", at=busy, env={"NO_COLOR": "1"})
+    assert [row.split()[0] for row in said.splitlines()] == ["RUN", "fix-typos", "add-login"]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("relative", r"now|\d+s ago"),
+        ("iso", r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}"),
+        ("local", r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}"),
+        ("short", r"\d{4}-\d\d-\d\d"),
+        ("unix", r"\d{10}"),
+        ("format:on %F", r"on \d{4}-\d\d-\d\d"),
+    ],
+)
+def test_dates_are_as_asked_for(busy: Checkout, ckpt: Ckpt, name: str, shown: str) -> None:
+    assert re.fullmatch(shown, ckpt("list", "--date", name, at=busy).out.split("\t")[1])
+    assert re.fullmatch(shown, ckpt("runs", "--date", name, at=busy).out.split("\t")[3])
+
+
+def test_a_date_format_that_is_unknown(busy: Checkout, ckpt: Ckpt) -> None:
+    said = ckpt("list", "--date", "x", at=busy)
+    assert (said.code, "there is no date format 'x'" in said.err) == (2, True)
 
 
 def test_list_marks_a_checkpoint_without_its_files(main_checkout: Checkout) -> None:
@@ -137,8 +187,8 @@ def test_no_line_is_wider_than_the_terminal(busy: Checkout, columns: int) -> Non
     assert code == 0
     assert len(lines) == 4
     assert max(map(columns_of, lines)) <= columns
-    assert all("…" in line for line in lines[1:])
-    assert [line[:8] for line in lines[1:]] == [
+    assert "…" in lines[1]
+    assert [line[3:11] for line in lines[1:]] == [
         name.rpartition("/")[2][:8] for name in _newest_first(busy)
     ]
 
@@ -163,6 +213,8 @@ def test_a_column_without_anything_is_left_out(main_checkout: Checkout) -> None:
         store.record("plan-complete", {})
     _, said = on_terminal("list", at=main_checkout, env={"NO_COLOR": "1"})
     assert said.splitlines()[0].split() == ["ID", "AGE", "PHASE", "COMMIT", "BRANCH"]
+    _, said = on_terminal("list", at=main_checkout, columns=30, env={"NO_COLOR": "1"})
+    assert said.splitlines()[0].split() == ["ID", "AGE", "PHASE"]
 
 
 @pytest.mark.sampled(2)
@@ -440,3 +492,84 @@ def test_a_person_is_told_the_beginning_of_a_long_word(capsys: pytest.CaptureFix
 )
 def test_sizes_are_as_people_read_them(number: int, text: str) -> None:
     assert terminal.size_text(number) == cli.size(number) == text
+
+
+class TestPager:
+    def test_it_gets_the_output_with_colors(self, busy: Checkout) -> None:
+        _, said = on_terminal("list", "--all", at=busy, env={"GIT_PAGER": "sed 's/^/| /'"})
+        head, *rows = said.splitlines()
+        assert head.startswith(f"| {BOLD}   ID ")
+        assert [row[:2] for row in rows] == ["| ", "| "]
+
+    @pytest.mark.parametrize("name", ["core.pager", "pager.ckpt", "PAGER"])
+    def test_git_finds_it(self, busy: Checkout, name: str) -> None:
+        env: dict[str, str | None] = {"GIT_PAGER": None, "PAGER": "cat"}
+        if name == "PAGER":
+            env["PAGER"] = "sed 's/^/| /'"
+        else:
+            busy.git("config", name, "sed 's/^/| /'")
+        assert on_terminal("list", "--all", at=busy, env=env)[1].startswith("| ")
+
+    @pytest.mark.parametrize("pager", ["cat", ""])
+    def test_cat_is_none(self, busy: Checkout, pager: str) -> None:
+        env = {"GIT_PAGER": pager}
+        assert on_terminal("list", "--all", at=busy, env=env)[1].startswith(BOLD)
+
+    def test_a_missing_pager_hides_nothing(self, busy: Checkout) -> None:
+        code, said = on_terminal("list", "--all", at=busy, env={"GIT_PAGER": "no-such-pager"})
+        assert code == 0
+        assert "no pager: cannot start no-such-pager" in said
+        assert "build-failed" in said
+
+    def test_quitting_it_ends_quietly(self, main_checkout: Checkout) -> None:
+        with Store.open(main_checkout.path) as store:
+            for number in range(400):
+                store.record("a-complete", {}, message=f"{number} {'x' * 900}")
+        env = {"GIT_PAGER": "head -n 1", "NO_COLOR": "1"}
+        code, said = on_terminal("list", "--all", at=main_checkout, env=env, columns=1000)
+        assert (code, len(said.splitlines())) == (0, 1)
+
+    def test_no_color_in_it_where_git_has_none(self, busy: Checkout) -> None:
+        busy.git("config", "color.pager", "false")
+        _, said = on_terminal("list", "--all", at=busy, env={"GIT_PAGER": "sed 's/^/| /'"})
+        assert "\x1b" not in said
+
+    def test_a_pager_of_git_gets_a_table(self, busy: Checkout, git_ckpt: Path) -> None:
+        assert git_ckpt.exists()
+        _, said = on_terminal("list", at=busy, env={"GIT_PAGER_IN_USE": "true"})
+        assert said.startswith(BOLD)
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_colored"),
+    [
+        ({"color.ui": "false"}, False),
+        ({"color.ui": "never"}, False),
+        ({"color.ui": "always"}, True),
+        ({"color.ui": "false", "color.ckpt": "auto"}, True),
+        ({"color.ckpt": "never"}, False),
+    ],
+)
+def test_git_settings_decide_on_colors(
+    busy: Checkout, settings: dict[str, str], is_colored: bool
+) -> None:
+    for name, value in settings.items():
+        busy.git("config", name, value)
+    assert ("\x1b[" in on_terminal("list", at=busy)[1]) == is_colored
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "fitted"),
+    [
+        ("abc", 3, "abc"),
+        ("abcd", 3, "ab…"),
+        ("日本語", 5, "日本…"),
+        ("日本語", 4, "日…"),
+        ("ab", 0, ""),
+    ],
+)
+def test_a_text_is_cut_to_columns(text: str, columns: int, fitted: str) -> None:
+    assert terminal.fit(text, columns).text == fitted
+    assert terminal.fit(terminal.EscapedText(f"{BOLD}{text}{RESET}"), columns).text == (
+        f"{BOLD}{fitted}{RESET}"
+    )

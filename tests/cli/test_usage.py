@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,18 +13,30 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Store, __version__
+from gitckpt.cli.parser import quick
+from gitckpt.cli.parser.help import GROUPS
 from tests import planted
 from tests.cli.conftest import COMMANDS, PROJECT, Ckpt, Outcome, Spawn, normal
 from tests.conftest import Checkout
 from tests.planted import plant
 
 
-def test_help_lists_every_command_with_a_whole_sentence(ckpt: Ckpt) -> None:
+def test_help_lists_every_command_in_a_group_with_a_whole_sentence(ckpt: Ckpt) -> None:
     done = ckpt("--help")
     assert (done.code, done.err) == (0, "")
-    listed = done.out.partition("Commands:\n")[2].splitlines()
-    assert tuple(line.split()[0] for line in listed) == tuple(COMMANDS)
-    assert [line for line in listed if not line.endswith(".") or line.endswith("..")] == []
+    _, *sections = done.out.partition("--help")[2].split("\n\n")
+    assert [section.partition(":")[0] for section in sections] == list(GROUPS)
+    entries = [line for section in sections for line in section.splitlines()[1:]]
+    listed = [line.split()[0] for line in entries if line[2] != " "]
+    assert sorted(listed) == sorted([*COMMANDS, "help"])
+    sentences = re.split(r"\n  (?=\S)", done.out.partition("Start:\n  ")[2].replace("\n\n", "\n"))
+    assert [text for text in sentences if not re.search(r"[^.]\.(\n\S+( \S+)*:)?\s*$", text)] == []
+
+
+def test_help_is_a_command(ckpt: Ckpt) -> None:
+    assert ckpt("help") == ckpt("help", "help") == ckpt("--help")
+    assert ckpt("help", "save") == ckpt("-q", "help", "save") == ckpt("save", "-h")
+    assert ckpt("help", "hep").code == 2
 
 
 def test_without_arguments_the_help_goes_to_standard_error(ckpt: Ckpt) -> None:
@@ -39,12 +53,22 @@ def test_each_command_has_help_and_names_what_it_takes_in_plain_words(
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith(f"Usage: git ckpt {command} [OPTIONS]")
     assert not {"<str>", "<list[str]>", "...", "{"} & set(done.out.split())
+    examples = done.out.partition("\nExamples:\n")[2].splitlines()
+    assert examples
+    for example in examples:
+        mark, git, ckpt_, name, *words = shlex.split(example, comments=True)
+        assert [mark, git, ckpt_, name] in (
+            ["$", "git", "ckpt", command],
+            ["$", "git", "ckpt", "diff"],
+        )
+        words = words[: words.index(">")] if ">" in words else words
+        assert name in quick.TYPER_ONLY or quick.prepare_command_call([name, *words]), example
 
 
 @pytest.mark.parametrize(
     ("args", "usage"),
     [
-        (("show",), "[ID]"),
+        (("show",), "[ID] [-- PATH…]"),
         (("diff",), "ID [ID] [-- PATH…]"),
         (("remove",), "ID…"),
         (("hook",), "NAME [ARG]…"),
@@ -69,7 +93,10 @@ def test_version(ckpt: Ckpt) -> None:
         (["lst"], "there is no command 'lst'", "did you mean git ckpt list?"),
         (["sav", "-m", "x"], "there is no command 'sav'", "did you mean git ckpt save?"),
         (["rm", "abcd"], "there is no command 'rm'", "did you mean git ckpt remove?"),
-        (["log"], "there is no command 'log'", "did you mean git ckpt list?"),
+        (["stash"], "there is no command 'stash'", "did you mean git ckpt save?"),
+        (["rollback"], "there is no command 'rollback'", "did you mean git ckpt restore?"),
+        (["version"], "there is no command 'version'", "did you mean git ckpt --version?"),
+        (["hlep"], "there is no command 'hlep'", "did you mean git ckpt help?"),
         (["frobnicate"], "there is no command 'frobnicate'", "see: git ckpt --help"),
         (["\x1b[31m"], r"there is no command '\x1b[31m'", "see: git ckpt --help"),
         (["save", "--foo"], "there is no option --foo", "see: git ckpt save --help"),
@@ -79,8 +106,13 @@ def test_version(ckpt: Ckpt) -> None:
         (["list", "-C", "/"], "-C goes before the command", "run: git ckpt -C DIR list"),
         (
             ["save", "one", "two"],
-            "too many arguments: one two",
-            "to give a message: git ckpt save -m 'one two'",
+            "too many arguments: two",
+            "quote the message: git ckpt save 'TEXT'",
+        ),
+        (
+            ["save", "one", "-m", "two"],
+            "TEXT and --message exclude each other",
+            "give only one of them",
         ),
         (["list", "one"], "too many arguments: one", "see: git ckpt list --help"),
         (["remove"], "ID is missing", "see: git ckpt remove --help"),
@@ -257,7 +289,7 @@ def test_a_bug_is_3_one_line_and_a_traceback_in_the_log(
     def fall(*_: object) -> None:
         raise ZeroDivisionError(words)
 
-    monkeypatch.setattr(Store, "find", fall)
+    monkeypatch.setattr(Store, "find_path", fall)
     before = checkout.fingerprint()
     done = ckpt("show", "abcd", at=checkout)
     log = checkout.main / ".git/ckpt/log"
@@ -441,3 +473,9 @@ def test_an_old_locale_is_no_reason_to_fail(spawn: Spawn, main_checkout: Checkou
     done = spawn("list", at=main_checkout, env=env)
     assert (done.code, done.err) == (0, "")
     assert done.out.endswith("\tgr\\xf6\\xdfer\n")
+
+
+def test_save_takes_its_message_as_an_argument(ckpt: Ckpt, main_checkout: Checkout) -> None:
+    assert ckpt("save", "a message", at=main_checkout).code == 0
+    with Store.open(main_checkout.path) as store:
+        assert store.list()[0].message == "a message"

@@ -198,7 +198,7 @@ class Talk:
             stdin=follower,
             stdout=follower,
             stderr=follower,
-            env=stage.env,
+            env=stage.env | {"GIT_PAGER": "cat", "NO_COLOR": "1"},
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - so that Ctrl-C is a signal
         )

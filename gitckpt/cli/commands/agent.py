@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from gitckpt.agents.clients import HookClient
     from gitckpt.agents.turn_list import ChangedFile
+    from gitckpt.cli.terminal import Cell
     from gitckpt.store.records.turns import Turn
     from gitckpt.store.store import Store
 
@@ -175,8 +176,9 @@ def turns(session: str | None = None, limit: int | None = None, as_json: bool = 
         advice = "start the agent" if is_installed else "git ckpt agent install"
         terminal.remark(f"no turns yet; to record those of agents: {advice}")
     names = _short_names(list(dict.fromkeys(turn.run for turn in found)))
-    rows = [_row(turn, files, names) for turn, files in zip(found, changes, strict=True)]
-    terminal.out_rows(_COLUMNS, rows)
+    with terminal.page():
+        rows = [_row(turn, files, names) for turn, files in zip(found, changes, strict=True)]
+        terminal.out_rows(_COLUMNS, rows, spare=("AGENT", "GUARDS"))
 
 
 def _has_hooks(top: str | None) -> bool:
@@ -201,13 +203,11 @@ def _short_names(runs: Sequence[str]) -> dict[str, str]:
     return names
 
 
-def _row(
-    turn: Turn, files: Sequence[ChangedFile], names: Mapping[str, str]
-) -> tuple[str | None, ...]:
+def _row(turn: Turn, files: Sequence[ChangedFile], names: Mapping[str, str]) -> Sequence[Cell]:
     name = names[turn.run]
     added = sum(change.added or 0 for change in files)
     removed = sum(change.removed or 0 for change in files)
-    count = f"{len(files)} +{added} -{removed}" if files else ""
+    count = terminal.changes_text(len(files), added, removed)
     age = terminal.age_or_timestamp(turn.before.time, times.now())
     guards = str(len(turn.guards) or "")
     return f"{name}:{turn.number}", age, turn.before.agent, count, guards, turn.before.message

@@ -38,11 +38,11 @@ def print_diagnosis(as_json: bool = False) -> int:
     else:
         for name, value in {"gitckpt": __version__, **_facts_as_text(facts)}.items():
             label = f"{name.replace('_', ' ')}:"
-            terminal.out(f"{label:<14} {value}")
+            terminal.out(terminal.heading(label), " " * max(14 - len(label), 0), f" {value}")
         for finding in findings:
             terminal.out_finding(finding)
         if not findings:
-            terminal.out("nothing is wrong")
+            terminal.out(terminal.style("nothing is wrong", "green"))
         for sentence in diagnosis.advice:
             terminal.remark(sentence)
     return 1 if findings else 0

@@ -144,22 +144,43 @@ def _allow_secret(secret: str) -> None:
 BASH = """\
 # Completion for `git ckpt` (found by git's own completion) and for `git-ckpt`.
 _git_ckpt() {
-    local i start=1
+    local i start=1 line found=() word=${COMP_WORDS[COMP_CWORD]}
     for ((i = 1; i < ${#COMP_WORDS[@]}; i++)); do
         [ "${COMP_WORDS[i]}" = ckpt ] && { start=$((i + 1)); break; }
     done
     local IFS=$'\\n'
-    COMPREPLY=($(git-ckpt complete -- "${COMP_WORDS[@]:start:COMP_CWORD-start+1}" 2>/dev/null))
+    compopt +o default +o bashdefault 2>/dev/null  # files only where files belong
+    while read -r line; do
+        case $line in
+        :files) compopt -o filenames 2>/dev/null; found+=($(compgen -f -- "$word")) ;;
+        :directories) compopt -o filenames 2>/dev/null; found+=($(compgen -d -- "$word")) ;;
+        :paths) compopt -o filenames -o nospace 2>/dev/null ;;
+        *) found+=("$line") ;;
+        esac
+    done < <(git-ckpt complete --for bash -- \
+        "${COMP_WORDS[@]:start:COMP_CWORD-start+1}" 2>/dev/null)
+    COMPREPLY=("${found[@]}")
 }
-complete -o default -F _git_ckpt git-ckpt
+complete -F _git_ckpt git-ckpt
 """
 ZSH = """\
 #compdef git-ckpt
 # Completion for `git ckpt` and for `git-ckpt`: put it into a directory of $fpath as _git-ckpt.
 _git-ckpt() {
-    local -a found
-    found=("${(@f)$(git-ckpt complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
-    compadd -a found || _files
+    local -a lines found shown suffix
+    local line
+    lines=("${(@f)$(git-ckpt complete --for zsh -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+    for line in $lines; do
+        case $line in
+        :files) _files ;;
+        :directories) _files -/ ;;
+        :paths) suffix=(-S '') ;;
+        *)
+            [[ $line == *$'\\t'* ]] && suffix=(-l)  # a line for each description
+            found+=("${line%%$'\\t'*}") shown+=("${line/$'\\t'/  -- }") ;;
+        esac
+    done
+    (( $#found )) && compadd -V ckpt "${suffix[@]}" -d shown -a found
 }
 _git-ckpt "$@"
 """
@@ -168,10 +189,20 @@ FISH = """\
 function __git_ckpt_complete
     set -l words (commandline -opc) (commandline -ct)
     set -l at (contains -i -- ckpt $words); or set at 1
-    git-ckpt complete -- $words[(math $at + 1)..-1] 2>/dev/null
+    for line in (git-ckpt complete --for fish -- $words[(math $at + 1)..-1] 2>/dev/null)
+        switch $line
+            case :files
+                __fish_complete_path (commandline -ct)
+            case :directories
+                __fish_complete_directories (commandline -ct)
+            case :paths
+            case '*'
+                echo $line
+        end
+    end
 end
-complete -c git -n 'contains ckpt (commandline -opc)' -a '(__git_ckpt_complete)'
-complete -c git-ckpt -a '(__git_ckpt_complete)'
+complete -f -k -c git -n 'contains ckpt (commandline -opc)' -a '(__git_ckpt_complete)'
+complete -f -k -c git-ckpt -a '(__git_ckpt_complete)'
 """
 SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 

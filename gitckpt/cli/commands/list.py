@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import ids, times
@@ -13,10 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from typing import Any
 
+    from gitckpt.cli.terminal import Cell
     from gitckpt.store.records.entry import CheckpointInfo
     from gitckpt.store.records.labels import Labels
+    from gitckpt.store.store import Store
 
 _COLUMNS = ("ID", "AGE", "RUN", "PHASE", "COMMIT", "BRANCH", "FILES", "MESSAGE")
+_SPARE = ("COMMIT", "BRANCH", "FILES", "PHASE", "RUN")
 _DEFAULT_LIMIT = 20
 _OUTLOOK_TEXTS = {
     "not installed": "; to record one at every commit: git ckpt init",
@@ -43,6 +48,7 @@ _OUTLOOK_TEXTS = {
 --no-run  Only checkpoints outside of runs.
 -n, --limit N  Show at most N checkpoints.  [default: 20]
 --all  Show all checkpoints.
+--date FORMAT  Show dates in local time: relative, local, iso, short, unix or format:%H:%M.
 --json  Print one JSON document.
 """)
 def list_checkpoints(
@@ -60,15 +66,19 @@ def list_checkpoints(
     no_run: bool = False,
     limit: int | None = None,
     all_: bool = False,
+    date: str | None = None,
     as_json: bool = False,
 ) -> None:
     """List checkpoints, newest first.
 
-    In a pipe, each line has tab-separated columns with full ids.
+    At a terminal, @ marks the checkpoint that this worktree was last saved as or restored to, and
+    columns that say the same in each row are left out. In a pipe, each line has tab-separated
+    columns with full ids.
     """
     from gitckpt.store.records.entry import Query
 
     options.require_one_of("status", status, phases.STATUSES)
+    date_format = times.parse_date_format(date) if date is not None else None
     if commit == "":  # in the API an unborn branch, but here an unset variable of a script
         hint = "name a branch, a tag or a commit: git log --oneline --all"
         raise NotFoundError("no commit is named ''", hint=hint)
@@ -100,16 +110,17 @@ def list_checkpoints(
             replaced_ids = store.replaced(entries)
             labels = store.labels([entry.id for entry in entries])
             store.write_notes(only_if_due=True)
+            marks = _find_marks(store, entries) if terminal.is_terminal() else None
     has_more = len(matches) > len(entries)
+    facts = changed_counts, replaced_ids, labels
     if as_json:
-        facts = changed_counts, replaced_ids, labels
         checkpoints = [_entry_as_json(entry, *facts) for entry in entries]
         invalid_refs = [{"ref": problem.ref, "problem": problem.sentence} for problem in problems]
         terminal.out_json({"checkpoints": checkpoints, "more": has_more, "problems": invalid_refs})
     else:
-        terminal.out_rows(
-            _COLUMNS, list(_table_rows(entries, changed_counts, replaced_ids, labels))
-        )
+        with terminal.page() if all_ else contextlib.nullcontext():
+            rows = list(_table_rows(entries, *facts, date_format))
+            _print_rows(entries, rows, marks, "AGE" if date is None else "DATE")
         if not entries and max_checkpoints != 0:
             if query != Query(limit=query.limit):
                 terminal.remark("no checkpoint matches; to see all: git ckpt list --all")
@@ -143,12 +154,16 @@ def _table_rows(
     changed_counts: Mapping[str, int],
     replaced: Collection[str],
     labels: Mapping[str, Labels],
-) -> Iterator[Sequence[str | None]]:
+    date_format: str | None,
+) -> Iterator[Sequence[Cell]]:
     current_time = times.now()
     for entry in entries:
-        is_replaced = terminal.is_terminal() and entry.id in replaced
-        age = terminal.age_or_timestamp(entry.time, current_time, entry.timestamp)
-        label = f"{entry.label} (replaced)" if is_replaced else entry.label
+        age = terminal.age_or_timestamp(
+            entry.time, current_time, entry.timestamp, date_format=date_format
+        )
+        label = terminal.label_text(entry.label)
+        if terminal.is_terminal() and entry.id in replaced:
+            label = terminal.joined(label, " (replaced)")
         file_facts = filter(None, (str(changed_counts.get(entry.id, "")), entry.operation))
         is_degraded = terminal.is_terminal() and entry.is_degraded
         files = "not captured" if is_degraded else " ".join(file_facts)
@@ -157,7 +172,38 @@ def _table_rows(
             tags = " ".join(f"[{name}]" for name in labels[entry.id].tags)
             message = f"{tags} {message or ''}".strip()
         cells = label, terminal.short_id(entry.git_sha), entry.branch, files, message
-        yield terminal.short_id(entry.id), age, entry.run, *cells
+        yield entry.id, age, entry.run, *cells
+
+
+def _find_marks(
+    store: Store, entries: Sequence[CheckpointInfo]
+) -> tuple[str | None, Mapping[str, str]]:
+    # Where the worktree is, and the unique prefixes of ids.
+    return store.here() if entries else None, store.unique_prefixes(entry.id for entry in entries)
+
+
+def _print_rows(
+    entries: Sequence[CheckpointInfo],
+    rows: Sequence[Sequence[Cell]],
+    marks: tuple[str | None, Mapping[str, str]] | None,
+    time_heading: str,
+) -> None:
+    if marks is None:
+        terminal.out_rows(_COLUMNS, rows)
+        return
+    here, prefixes = marks
+    runs = ids.short_run_names(entry.run for entry in entries if entry.run is not None)
+    table = [
+        (
+            terminal.style("@" if entry.id == here else "", "bold", "green"),
+            terminal.id_cell(entry.id, prefixes),
+            age,
+            runs.get(entry.run or ""),
+            *others,
+        )
+        for entry, (_, age, _, *others) in zip(entries, rows, strict=True)
+    ]
+    terminal.out_rows(("", "ID", time_heading, *_COLUMNS[2:]), table, spare=_SPARE)
 
 
 def _entry_as_json(

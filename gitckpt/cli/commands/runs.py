@@ -2,94 +2,200 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
-from gitckpt.model import runstate, times
+from gitckpt.model import ids, runstate, times
 from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError, UsageError
+from gitckpt.model.times import duration_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Sequence
+    from typing import Any, TypeAlias
 
+    from gitckpt.cli.terminal import Cell, EscapedText
     from gitckpt.durable.progress import Gauge
     from gitckpt.store.runs.summary import History, RunInfo
     from gitckpt.store.store import Store
 
+    Line: TypeAlias = str | EscapedText
 
+_LAST_LINES = 10  # of the output of a phase that failed
 _BAR_WIDTH = 20
 _MAX_INPUT = 100  # characters of an input that are shown
 _PHASE_KEYS = "phase status attempts started ended seconds saves errors exit_code checkpoint"
 _TO_START = "start one: git ckpt run PIPELINE, or git ckpt start NAME"
 _COLUMNS = ("RUN", "STATUS", "PHASE", "AGE", "BRANCH", "WORKTREE")
+_SPARE = ("WORKTREE", "BRANCH", "PHASE")
 
 
 @options.declare_parameters("""
 --status S  Only runs with this status: running, stalled, crashed, failed, blocked, paused,
   complete or open.
 -n, --limit N  Show at most N runs.
+--date FORMAT  Show dates in local time: relative, local, iso, short, unix or format:%H:%M.
 --json  Print one JSON document.
 """)
-def list_runs(status: str | None = None, limit: int | None = None, as_json: bool = False) -> None:
+def list_runs(
+    status: str | None = None,
+    limit: int | None = None,
+    date: str | None = None,
+    as_json: bool = False,
+) -> None:
     """List runs, the one with the newest checkpoint first.
 
-    In a pipe, each line has tab-separated columns.
+    At a terminal, @ marks the run of this worktree, and names are short: any unique part of a name
+    names a run. In a pipe, each line has tab-separated columns.
     """
     options.require_one_of("status", status, runstate.STATUSES)
+    date_format = times.parse_date_format(date) if date is not None else None
     with open_store() as store:
-        summaries = [run for run in store.runs() if status in (None, run.status)][:limit]
-        current_time = times.now()
+        with terminal.show_waiting("reading runs"):
+            all_summaries = store.runs()
+        names = ids.short_run_names(run.run for run in all_summaries)
+        summaries = [run for run in all_summaries if status in (None, run.status)][:limit]
+        current_time, own_run = times.now(), store.run
     if as_json:
         terminal.out_json({"runs": [_summary_as_json(run) for run in summaries]})
         return
     if not summaries:
         terminal.remark(f"no run is {status}" if status else f"no runs yet; to {_TO_START}")
-    rows = []
-    for run in summaries:
-        path = terminal.shorter_path(run.path) if terminal.is_terminal() else run.path
-        age = terminal.age_or_timestamp(run.time, current_time)
-        rows.append((run.run, run.status, run.label, age, run.branch, path))
-    terminal.out_rows(_COLUMNS, rows)
+    with terminal.page():
+        is_table = terminal.is_terminal()
+        rows: list[Sequence[Cell]] = []
+        for run in summaries:
+            age = terminal.age_or_timestamp(run.time, current_time, date_format=date_format)
+            path = terminal.shorter_path(run.path) if is_table else run.path
+            name = names[run.run] if is_table else run.run
+            mark = [terminal.style("@" if run.run == own_run else "", "bold", "green")]
+            status_cell, label = terminal.status_text(run.status), terminal.label_text(run.label)
+            row = (name, status_cell, label, age, run.branch, path)
+            rows.append((*mark, *row) if is_table else row)
+        headings = ("", *_COLUMNS[:3], "AGE" if date is None else "DATE", *_COLUMNS[4:])
+        terminal.out_rows(headings, rows, spare=_SPARE)
 
 
 @options.declare_parameters("""
 [RUN]  The run.  [default: the run of this worktree, or the newest started here]
+-v, --verbose  Show the inputs of the run, too; in a pipe, they are always shown.
 --json  Print one JSON document.
--w, --watch  Refresh the output until the run is no longer driven.
+-w, --watch  Refresh the screen until the run is no longer driven; needs a terminal.
 """)
-def show_run_status(run: str | None = None, as_json: bool = False, watch: bool = False) -> None:
-    """Show a run's phases, the process that drives it, and the next command."""
+def show_run_status(
+    run: str | None = None, verbose: bool = False, as_json: bool = False, watch: bool = False
+) -> None:
+    """Show a run's phases, the process that drives it, and the next command.
+
+    At a terminal, a phase that failed comes first, with the last lines of its output.
+    """
     is_piped = as_json or not terminal.is_terminal()
     hint = "leave out --watch: git ckpt status --json"
     options.refuse_if(watch and is_piped, "--watch needs a terminal", hint)
     with open_store() as store:
         run_id = _find_run_or_default(store, run)
-        printed_height = 0
+        if watch:
+            _watch_run(store, run_id, verbose=verbose)
         history = store.history(run_id)
         advice = _advised_command(store, history)
-        while watch:
-            printed_height = terminal.replace_lines(printed_height, _status_lines(history, advice))
+        if as_json:
+            terminal.out_json(_history_as_json(history, advice))
+            return
+        with terminal.page():
+            if terminal.is_terminal():
+                lines = _screen_lines(store, history, advice, verbose=verbose)
+            else:
+                lines = _status_lines(history, advice)
+            for line in lines:
+                terminal.out(line)
+    for unwritten in history.unwritten:
+        terminal.warn(unwritten)
+
+
+def _watch_run(store: Store, run_id: str, *, verbose: bool) -> None:
+    with terminal.live_screen() as show_lines:
+        while True:
+            history = store.history(run_id)
             if history.summary.status not in runstate.DRIVEN:
                 return
-            time.sleep(1.0)
-            history = store.history(run_id)
             advice = _advised_command(store, history)
-    if as_json:
-        terminal.out_json(_history_as_json(history, advice))
-        return
-    for line in _status_lines(history, advice):
-        terminal.out(line)
-    for line in history.unwritten:
-        terminal.warn(line)
+            show_lines(_screen_lines(store, history, advice, verbose=verbose))
+            time.sleep(1.0)
 
 
-def _status_lines(history: History, advice: str | None) -> list[str]:
-    lines = [f"{label:8} {value}" for label, value in _summary_fields(history)]
+def _status_lines(history: History, advice: str | None) -> list[Line]:
+    lines: list[Line] = [f"{label:8} {value}" for label, value in _summary_fields(history)]
     if history.events:
         lines += ["", *_phase_lines(history)]
     return [*lines, "", f"next     {advice}"] if advice else lines
+
+
+def _screen_lines(
+    store: Store, history: History, advice: str | None, *, verbose: bool
+) -> list[Line]:
+    hidden = ("cost",) if verbose else ("cost", "input")  # the cost is in `used`
+    fields = [field for field in _summary_fields(history) if field[0] not in hidden]
+    lines = [_field_line(history, label, value) for label, value in fields]
+    next_lines = [terminal.joined(_label("next"), terminal.style(advice, "bold"))] if advice else []
+    failure_lines = _failure_lines(store, history)
+    if failure_lines:  # first what failed, and what to do
+        next_lines, lines = [], [*failure_lines, *next_lines, "", *lines]
+    if used := _usage_text(history):
+        lines.append(terminal.joined(_label("used"), used))
+    if history.events:
+        lines += ["", *_phase_lines_in_color(history)]
+    if history.last_line:
+        lines += ["", terminal.joined(_label("output"), terminal.style(history.last_line, "dim"))]
+    return [*lines, "", *next_lines] if next_lines else lines
+
+
+def _label(text: str) -> EscapedText:
+    return terminal.joined(terminal.style(text, "bold"), " " * (9 - len(text)))
+
+
+def _field_line(history: History, label: str, value: str) -> Line:
+    status = history.summary.status
+    if label == "status":
+        rest = value.removeprefix(status)
+        if status in runstate.DRIVEN:
+            started = max(times.now() - history.summary.started, 0) / times.MICRO
+            rest = f" for {duration_text(started)}"
+        return terminal.joined(_label(label), terminal.status_text(status), rest)
+    return terminal.joined(_label(label), value)
+
+
+def _failure_lines(store: Store, history: History) -> list[Line]:
+    statuses = ("failed", "blocked")
+    event = next((event for event in history.events if event.is_current), None)
+    if event is None or event.status not in statuses or history.summary.status in runstate.DRIVEN:
+        return []
+    words = f"{event.phase} {event.status}"
+    if event.seconds is not None:
+        words += f" after {duration_text(event.seconds)}"
+    lines: list[Line] = [terminal.style(words, "bold", "red")]
+    lines += [f"  {line}" for error in event.errors for line in error.splitlines()]
+    attempt = None
+    if event.checkpoint is not None:
+        with contextlib.suppress(CkptError):  # damaged, which `verify` reports
+            attempt = store.read(event.checkpoint).attempt
+    output = (attempt.output or "").rstrip() if attempt is not None else ""
+    return [*lines, *(f"  | {line}" for line in output.splitlines()[-_LAST_LINES:])]
+
+
+def _usage_text(history: History) -> str:
+    import json
+
+    from gitckpt.durable import progress
+
+    results = []
+    for event in history.events:
+        with contextlib.suppress(ValueError):
+            results.append(json.loads(event.result or "null"))
+    cost, tokens = progress.usage(history.newest.state, results)
+    return ", ".join(filter(None, [cost and f"{cost:.2f} USD", tokens and f"{tokens:,} tokens"]))
 
 
 def _advised_command(store: Store, history: History) -> str | None:
@@ -187,6 +293,28 @@ def _phase_lines(history: History) -> list[str]:
         lines.append(f"{current_mark} {phase_text}  {event.status:8}  {details}".rstrip())
         if event.status not in ("complete", "skipped"):
             lines += [f"      {error}" for error in event.errors]
+    return lines
+
+
+def _phase_lines_in_color(history: History) -> list[Line]:
+    lines: list[Line] = []
+    width = max(len(terminal.escape_text(event.phase)) for event in history.events)
+    for event in history.events:
+        mark = terminal.style(">", "bold", "green") if event.is_current else " "
+        seconds = event.seconds
+        is_running = event.status == "started" and history.summary.status in runstate.DRIVEN
+        if is_running and event.started is not None:
+            seconds = max(times.now() - times.parse_timestamp(event.started), 0) / times.MICRO
+        details = [
+            duration_text(seconds) if seconds is not None else "",
+            f"{event.attempts} attempts" if event.attempts > 1 else "",
+            terminal.plural(event.saves, "save") if event.saves else "",
+        ]
+        rest = "  ".join(filter(None, details))
+        status = f"{event.status:8}" if rest else event.status
+        phase = f" {terminal.escape_text(event.phase):{width}}  "
+        status_cell = terminal.status_text(status, event.status)
+        lines.append(terminal.joined(mark, phase, status_cell, f"  {rest}" if rest else ""))
     return lines
 
 

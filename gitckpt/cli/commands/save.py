@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 @options.declare_parameters("""
--m, --message TEXT  One line about the checkpoint, at most 1,000 characters.
+[TEXT]  One line about the checkpoint, at most 1,000 characters.
+-m, --message TEXT  The same.
 --phase NAME[-STATUS]  The label.  [default: manual, status: complete]
 --state FILE  A state to save: JSON, or TOML from *.toml; - reads JSON from standard input.
 --agent NAME  The agent that saves; git ckpt expire keeps fewer of its old checkpoints.
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 --no-worktree  Record only the commit and the state, not the files.
 """)
 def save_checkpoint(
+    text: str | None = None,
     message: str | None = None,
     phase: str = "manual",
     state: str | None = None,
@@ -49,6 +51,9 @@ def save_checkpoint(
 
     label = phases.to_phase_label(phase)
     data = _read_state(state) if state is not None else None
+    has_both = text is not None and message is not None
+    options.refuse_if(has_both, "TEXT and --message exclude each other", "give only one of them")
+    message = text if message is None else message
     line = message.strip() if message is not None else None
     if line and len(line.splitlines()) == 1:  # several lines are refused later
         line = " ".join(line.split())

@@ -9,13 +9,14 @@ from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model.arguments import join_first, shell_quoted
 from gitckpt.model.document import KEYS
-from gitckpt.model.errors import CkptError, WorktreeError
+from gitckpt.model.errors import CkptError, NotFoundError, WorktreeError
 from gitckpt.model.ids import SHORT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from gitckpt.cli.terminal import EscapedText
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.records.labels import Labels
     from gitckpt.store.store import Store
@@ -24,19 +25,45 @@ _TYPE_TEXTS = {"null": "null", "bytes": "bytes, in base64", "integer": "an integ
 
 
 @options.declare_parameters("""
-[ID]  The address of a checkpoint, such as latest~2 or @{20m}.  [default: latest]
+[ID] [-- PATH…]  The address of a checkpoint; with paths, or as ID:PATH, print these files.
+  [default: latest]
 --json  Print one JSON document.
 --raw  Print the stored document, byte for byte.
 --state  Print only the state, as JSON.
 """)
 def show_checkpoint(
-    id_: str = "latest", as_json: bool = False, raw: bool = False, state: bool = False
+    ids: list[str] | None = None,
+    paths: list[str] | None = None,
+    as_json: bool = False,
+    raw: bool = False,
+    state: bool = False,
 ) -> None:
-    """Show the commit, files and state of a checkpoint."""
+    """Show the commit, files and state of a checkpoint, or print one of its files.
+
+    A file is printed byte for byte, and a directory is listed. In ID:PATH, the path is relative to
+    the top of the worktree.
+    """
     problem = "--json, --raw and --state exclude each other"
     options.refuse_if(as_json + raw + state > 1, problem, "give only one of them")
+    hint = "write paths after two dashes: git ckpt show ID -- PATH"
+    options.refuse_if(len(ids or []) > 1, f"show takes one id, not {len(ids or [])}", hint)
+    problem = "--json, --raw and --state print no files"
+    options.refuse_if(paths and as_json + raw + state, problem, "leave out the option or the paths")
     with open_store() as store:
-        checkpoint_id = store.find(id_)
+        address = (ids or ["latest"])[0]
+        checkpoint_id, inner_path = store.find_path(address)
+        top_paths = [options.path_from_top(store.worktree, path) for path in paths or ()]
+        if inner_path is not None:
+            top_paths.insert(0, os.path.normpath(os.fsencode(inner_path or ".")))
+        if top_paths:
+            try:
+                for path in top_paths:
+                    _print_path(store, checkpoint_id, path)
+            except NotFoundError:
+                if inner_path is not None and store.run_named(address.partition(":")[0]):
+                    store.find(address)  # raises that the run has no such phase
+                raise
+            return
         if raw:
             terminal.out_document(store.raw(checkpoint_id))
             return
@@ -48,16 +75,35 @@ def show_checkpoint(
             fields = to_json(checkpoint)
             terminal.out_json(fields if state else fields | labels_as_json(store, checkpoint.id))
             return
-        _print_checkpoint(store, checkpoint)
+        with terminal.page():
+            _print_checkpoint(store, checkpoint)
+
+
+def _print_path(store: Store, checkpoint_id: str, path: bytes) -> None:
+    files = store.files(checkpoint_id, path)
+    if [file.path for file in files] != [path] or files[0].kind != "file":
+        from gitckpt.cli.commands.files import print_files
+
+        print_files(store, files)
+        return
+    content = store.file(checkpoint_id, path)
+    with terminal.page():
+        terminal.out_document(content)
 
 
 def _print_checkpoint(store: Store, checkpoint: Checkpoint) -> None:
     from gitckpt.model import toml
 
+    prefixes = store.unique_prefixes([checkpoint.id]) if terminal.is_terminal() else {}
     for name, value in _header_fields(checkpoint):
-        _print_field(name, value)
+        if value == checkpoint.id:
+            _print_field(name, terminal.whole_id(value, prefixes))
+        elif value == checkpoint.label:
+            _print_field(name, terminal.status_text(value, value.rpartition("-")[2]))
+        else:
+            _print_field(name, value)
     for error in checkpoint.errors:
-        _print_field("error", error)
+        _print_field("error", terminal.style(error, "red"))
     labels = store.labels([checkpoint.id]).get(checkpoint.id)
     if labels is not None:
         _print_labels(labels)
@@ -88,8 +134,8 @@ def _print_labels(labels: Labels) -> None:
         _print_field("note", line)
 
 
-def _print_field(label: str, value: str) -> None:
-    terminal.out(terminal.heading(f"{label}:"), f"{' ' * (12 - len(label))}{value}")
+def _print_field(label: str, value: str | EscapedText) -> None:
+    terminal.out(terminal.heading(f"{label}:"), " " * (12 - len(label)), value)
 
 
 def _header_fields(checkpoint: Checkpoint) -> list[tuple[str, str]]:
@@ -186,7 +232,7 @@ def _print_diff_stat(store: Store, checkpoint: Checkpoint) -> bool:
         diff_options = ["--stat=100", "--no-ext-diff", "--no-relative"]
         stat_text = store.diff_commit(checkpoint, options=diff_options).decode("utf-8", "replace")
         for line in stat_text.rstrip("\n").split("\n"):
-            terminal.out(f"    {line}")
+            terminal.out("    ", terminal.stat_text(line))
         return True
     except WorktreeError as error:
         can_restore = checkpoint.tree is not None and checkpoint.git_sha in error.message

@@ -8,23 +8,20 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, get_args
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from gitckpt.cli import options, terminal
 from gitckpt.cli.parser import quick
 from gitckpt.cli.parser.commands import COMMANDS
-from gitckpt.model.arguments import closest_word, shell_quoted
+from gitckpt.cli.parser.help import EXAMPLES, GROUPS, find_synonym
+from gitckpt.model.arguments import closest_word
 from gitckpt.model.errors import UsageError
 
 Function = Callable[..., int | None]
 _BY_NAME = inspect.Parameter.KEYWORD_ONLY
 
 # Help and usage errors.
-
-_SYNONYMS = {"ls": "list", "log": "list", "rm": "remove", "delete": "remove", "gc": "expire"}
-_SYNONYMS |= {"prune": "expire", "checkout": "resume", "recover": "restore", "revert": "undo"}
-_SYNONYMS |= {"status": "list", "create": "save"}
 
 _EXTRA_ARGUMENT = re.compile(r"^Got unexpected extra argument(s|\(s\))? \(")
 
@@ -48,12 +45,30 @@ class MetavarCommand(TyperCommand):
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
+        if examples := EXAMPLES.get(str(ctx.info_name)):
+            with formatter.section("Examples"):
+                for example in examples:
+                    formatter.write(f"{'':{formatter.current_indent}}$ git ckpt {example}\n")
+
+
+class CommandGroups(TyperGroup):
+    """The application, whose help lists the commands in groups."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        summaries = {
+            name: command.get_short_help_str(500) for name, command in self.commands.items()
+        }
+        summaries["help"] = "Show the help of a command."
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(n, summaries[n]) for n in names.split() if n in summaries])
 
 
 def require_known_command(words: Sequence[str]) -> None:
     command_name = next(iter(words[quick.command_index(words) :]), None)
     if command_name is not None and command_name not in COMMANDS:
-        closest_name = closest_word(_SYNONYMS.get(command_name, command_name), COMMANDS)
+        name = find_synonym(command_name, COMMANDS)
+        closest_name = closest_word(name, [*COMMANDS, "help", options.VERSION])
         hint = f"did you mean git ckpt {closest_name}?" if closest_name else "see: git ckpt --help"
         raise UsageError(f"there is no command {command_name!r}", hint=hint)
 
@@ -72,7 +87,7 @@ def convert_typer_error(error: Any, words: Sequence[str]) -> UsageError:
     if message.startswith("Got unexpected extra argument"):
         extra_arguments = _EXTRA_ARGUMENT.sub("", message).rstrip(")")
         if command == "save":
-            help_hint = f"to give a message: git ckpt save -m {shell_quoted(extra_arguments)}"
+            help_hint = "quote the message: git ckpt save 'TEXT'"
         return UsageError(f"too many arguments: {extra_arguments}", hint=help_hint)
     return UsageError(message[:1].lower() + message[1:], hint=help_hint)
 
@@ -108,6 +123,10 @@ def _metavar(parameter: Any) -> str:
 
 
 def run_with_typer(words: Sequence[str]) -> int:
+    index = quick.command_index(words)
+    if list(words[index : index + 1]) == ["help"]:  # git itself takes `git ckpt --help`
+        command = [word for word in words[index + 1 : index + 2] if word != "help"]
+        words = [*words[:index], *command, "--help"]
     require_known_command(words)
     words, paths = _split_off_paths(words)
     try:
@@ -130,6 +149,7 @@ def build_app(names: Iterable[str] = COMMANDS, paths: Sequence[str] = ()) -> Any
     # `paths` are the words after `--`, which Typer would take for other arguments.
     app = typer.Typer(
         name="git ckpt",
+        cls=CommandGroups,
         help="Checkpoints in a git repository: the state, files and commit of every step.",
         add_completion=False,
         rich_markup_mode=None,

@@ -1,52 +1,194 @@
-"""Complete commands, options and ids, for the scripts of `git ckpt completion`."""
+"""Complete commands, options, values, ids and paths, for the scripts of `git ckpt completion`.
+
+Each candidate is on a line of its own, for zsh and fish with a tab and a description. A line that
+begins with a colon asks the script for more: `:files`, `:directories`, or for `:paths` no space.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
 
 from gitckpt.cli import options, terminal
 from gitckpt.cli.commands.init import SCRIPTS
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.parser.commands import COMMANDS
+from gitckpt.model import ids, phase, runstate, times
 from gitckpt.model.errors import CkptError
 from gitckpt.store.records.entry import Query
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import TypeAlias
+
+    from gitckpt.cli.options import Parameter
+    from gitckpt.store.store import Store
+
+    Candidate: TypeAlias = tuple[str, str]  # with a description
+
 _MAX_IDS = 200  # newest ids that are offered
+_MAX_SETTINGS = 1 << 20  # bytes of gitckpt.toml
+_FILES, _DIRECTORIES, _PATHS = ":files", ":directories", ":paths"
+_CLIENTS = "claude codex gemini opencode"
+# Values by option, by argument, or by command and either.
+_CHOICES = {
+    "--status": " ".join(phase.STATUSES),
+    "runs --status": " ".join(runstate.STATUSES),
+    "--date": " ".join(times.DATE_FORMATS),
+    "--format": "rlm-act workflow forge quasar superpowers",
+    "--phases": "linting filtering",
+    "--hooks": "auto config files external none",
+    "--autonomy": "checkpoint batch fully_autonomous",
+    "--conversation": "new continue",
+    "--task-status": "PASSED FAILED BLOCKED SKIPPED",
+    "--shell": " ".join(SCRIPTS),
+    **dict.fromkeys(("--agent", "--coder", "--reviewer"), f"{_CLIENTS} aider"),
+    "bash|zsh|fish": " ".join(SCRIPTS),
+    "agent ACTION": "install uninstall status",
+    "CLIENT": _CLIENTS,
+    "step ACTION": "start progress pass fail block skip reset show next",
+}
+_PRESETS = "plan-to-pr rlm-act loop review"
+_FILE_METAVARS = ("FILE", "PATH", "FILE.html", "PLAN.md", "TASK|TASK.md", "PATH|DIGEST")
 
 
-def print_completions(words: Sequence[str]) -> None:
+def print_completions(words: Sequence[str], shell: str | None = None) -> None:
+    """Print the candidates for the last word; without a shell, no more than plain words."""
     *words_before, last_word = words or [""]
+    for candidate, description in _find_candidates(words_before, last_word, shell):
+        if candidate in (_FILES, _DIRECTORIES, _PATHS):
+            if shell is not None:
+                terminal.out(candidate)
+        elif candidate.startswith(last_word):
+            has_description = description and shell in ("zsh", "fish")
+            text = f"\t{terminal.escape_text(description)}" if has_description else ""
+            terminal.out(terminal.EscapedText(terminal.escape_text(candidate) + text))
+
+
+def _find_candidates(
+    words: Sequence[str], last_word: str, shell: str | None
+) -> Iterable[Candidate]:
     options_with_value = options.options_with_value(options.apply_globals)
-    if "--" in words_before or (words_before and words_before[-1] in options_with_value):
-        return  # the shell itself completes directories and paths
-    name = next(iter(words_before[options.command_index(words_before, options_with_value) :]), None)
-    for candidate in _completion_candidates(name, last_word):
-        if candidate.startswith(last_word):
-            terminal.out(candidate)
+    index = options.command_index(words, options_with_value)
+    if index == len(words):
+        if words and words[-1] in options_with_value:
+            return [(_DIRECTORIES, "")]
+        if not last_word.startswith("-"):
+            return [(name, "") for name in COMMANDS]
+        return _list_options(options.PARAMETERS[options.apply_globals], options.VERSION)
+    command, arguments = words[index], words[index + 1 :]
+    if command == "help":
+        return [(name, "") for name in COMMANDS]
+    if command not in COMMANDS:
+        return []
+    parameters = options.PARAMETERS.get(COMMANDS[command](), [])
+    given = _list_positional(parameters, arguments)
+    if "--" in arguments:
+        metavar = next((str(p.metavar) for p in parameters if "-- " in str(p.metavar)), "")
+        if "PATH" not in metavar:
+            return [(_FILES, "")]  # of a command
+        address = given[0] if given and command != "grep" else "latest"
+        return _with_store(lambda store: _list_paths(store, address, last_word))
+    option = _find_option(parameters, arguments[-1:])
+    if option is None and last_word.startswith("-"):
+        return _list_options(parameters)
+    if option is None:
+        positional = [parameter for parameter in parameters if not parameter.spellings]
+        if not positional or (len(given) >= len(positional) and not positional[-1].is_list):
+            return []
+        option = positional[min(len(given), len(positional) - 1)]
+    if command == "ls" and given:
+        return _with_store(lambda store: _list_paths(store, given[0], last_word))
+    return _list_values(command, option, last_word, shell)
 
 
-def _completion_candidates(command: str | None, last_word: str) -> list[str]:
-    if command is None and not last_word.startswith("-"):
-        return list(COMMANDS)
-    if command is not None and command not in COMMANDS:
-        return []
-    function = options.apply_globals if command is None else COMMANDS[command]()
-    parameters = options.PARAMETERS.get(function, [])
-    if last_word.startswith("-"):
-        spellings = [spelling for parameter in parameters for spelling in parameter.spellings]
-        spellings += [*([options.VERSION] if command is None else []), "--help"]
-        return [spelling for spelling in spellings if spelling.startswith("--")]
-    if command == "completion":
-        return list(SCRIPTS)
-    if not any("ID" in str(parameter.metavar) for parameter in parameters[:1]):
-        return []
-    try:  # outside of a repository, there are no ids to complete
+def _find_option(parameters: Sequence[Parameter], words: Sequence[str]) -> Parameter | None:
+    # The option whose value comes after `words`.
+    with_value = (option for option in parameters if option.spellings and not option.is_flag)
+    return next((option for option in with_value if {*words} & {*option.spellings}), None)
+
+
+def _list_positional(parameters: Sequence[Parameter], words: Sequence[str]) -> list[str]:
+    before = words[: words.index("--")] if "--" in words else words
+    return [
+        word
+        for position, word in enumerate(before)
+        if not word.startswith("-") and not _find_option(parameters, before[:position][-1:])
+    ]
+
+
+def _list_options(parameters: Iterable[Parameter], *others: str) -> list[Candidate]:
+    spellings = [(name, each.help.strip()) for each in parameters for name in each.spellings]
+    spellings += [*((name, "") for name in others), ("--help", "")]
+    return [pair for pair in spellings if pair[0].startswith("--")]
+
+
+def _list_values(
+    command: str, parameter: Parameter, last_word: str, shell: str | None
+) -> Iterable[Candidate]:
+    metavar = str(parameter.metavar).strip("[").partition("]")[0].partition("…")[0].split(" ")[0]
+    names = [*parameter.spellings[-1:], metavar]
+    for name in (*(f"{command} {name}" for name in names), *names):
+        if name in _CHOICES:
+            return [(value, "") for value in _CHOICES[name].split()]
+    if metavar in _FILE_METAVARS:
+        return [(_FILES, "")]
+    if metavar == "DIR":
+        return [(_DIRECTORIES, "")]
+    if metavar == "PIPELINE|PLAN.md":
+        return _with_store(_list_pipelines)
+    if metavar in ("RUN", "SESSION", "ID") and parameter.spellings != ["--epic"]:
+        return _with_store(lambda store: _list_addresses(store, metavar, last_word, shell))
+    return []
+
+
+def _with_store(find: Callable[[Store], Iterable[Candidate]]) -> list[Candidate]:
+    try:  # outside of a repository, or for a checkpoint that is missing, there are none
         with open_store() as store:
-            return [
-                "latest",
-                "latest:any",
-                *(run.run for run in store.runs()),
-                *(entry.id for entry in store.list(Query(limit=_MAX_IDS))),
-            ]
+            return list(find(store))
     except CkptError:
         return []
+
+
+def _list_addresses(
+    store: Store, metavar: str, last_word: str, shell: str | None
+) -> Iterator[Candidate]:
+    if metavar == "ID":
+        yield from (("latest", "in this worktree"), ("latest:any", ""))
+    current_time = times.now()
+    summaries = [run for run in store.runs() if metavar != "SESSION" or run.is_session]
+    short_names = ids.short_run_names(run.run for run in summaries)
+    for run in summaries:
+        is_full = shell is None or last_word[:1].isdigit()
+        age = times.age_text(max(current_time - run.time, 0))
+        yield run.run if is_full else short_names[run.run], f"{run.status}, {age}"
+    if metavar != "ID":
+        return
+    entries = store.list(Query(limit=_MAX_IDS))
+    prefixes = store.unique_prefixes(entry.id for entry in entries)
+    for entry in entries:
+        shown = max(ids.SHORT, len(prefixes.get(entry.id, "")), len(last_word))
+        age = times.age_text(max(current_time - entry.time, 0))
+        yield entry.id[:shown] if shell else entry.id, f"{age}, {entry.message or entry.label}"
+
+
+def _list_paths(store: Store, address: str, last_word: str) -> Iterator[Candidate]:
+    yield _PATHS, ""
+    directory, separator, _ = last_word.rpartition("/")
+    path = options.path_from_top(store.worktree, directory + separator or ".")
+    for file in store.files(store.find(address), path):
+        name = os.fsdecode(os.path.basename(file.path))
+        yield directory + separator + name + "/" * (file.kind == "directory"), ""
+
+
+def _list_pipelines(store: Store) -> Iterator[Candidate]:
+    # Reads the settings as text: importing the parser of pipelines takes 200 ms.
+    try:
+        with open(os.path.join(store.worktree or "", "gitckpt.toml"), "rb") as file:
+            lines = file.read(_MAX_SETTINGS).decode("utf-8", "replace").splitlines()
+    except OSError:
+        lines = []
+    headers = (line.strip().strip("[] ").split(".") for line in lines if line.startswith("["))
+    names = [parts[1].strip("'\"") for parts in headers if parts[:1] == ["pipelines"] and parts[1:]]
+    yield from ((name, "") for name in dict.fromkeys([*names, *_PRESETS.split()]))
+    yield _FILES, ""

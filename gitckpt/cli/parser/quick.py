@@ -34,8 +34,12 @@ def prepare_command_call(words: Sequence[str]) -> Callable[[], int | None] | Non
         from gitckpt.cli.parser import completion
 
         function: Callable[..., int | None] = completion.print_completions
+        shell, arguments = (
+            (arguments[1], arguments[2:]) if arguments[:1] == ["--for"] else (None, arguments)
+        )
         has_dashes = arguments[:1] == ["--"]
-        values: dict[str, Any] | None = {"words": arguments[1:] if has_dashes else arguments}
+        words = arguments[1:] if has_dashes else arguments
+        values: dict[str, Any] | None = {"words": words, "shell": shell}
     elif name in COMMANDS and name not in TYPER_ONLY:
         function = COMMANDS[name]()
         values = parse_words(function, arguments)

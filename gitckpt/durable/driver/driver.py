@@ -28,6 +28,9 @@ from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.values import dataclass
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
+from gitckpt.store.runs.run_files import RunFiles
+
+_TAIL = 4096  # bytes of output, in which the last line is looked for
 
 
 class RunOptions(TypedDict, total=False):
@@ -338,6 +341,25 @@ class Observer:
         return EXIT, ""
 
 
+class _WatchedOutput:
+    """Pass on the output of a phase, and keep its last line for `git ckpt status`."""
+
+    def __init__(self, observer: Observer, files: RunFiles) -> None:
+        self._observer, self._files = observer, files
+        self._tail = self._written = b""
+
+    def output(self, data: bytes) -> None:
+        self._observer.output(data)
+        self._tail = (self._tail + data)[-_TAIL:]
+
+    def tick(self, seconds: float) -> None:
+        self._observer.tick(seconds)
+        line = next(reversed(self._tail.strip().splitlines()), b"")
+        if line and line != self._written:  # at most once a second
+            self._written = line
+            self._files.write_last_line(line)
+
+
 def hint_after_failure(error: PhaseFailed, run: Run) -> str:
     resume = f"git ckpt resume {run.id}"
     if isinstance(error, attempts.DeadlineReached):
@@ -437,12 +459,16 @@ class RunDriver:
             self._report_last_ended_phase()
             launch.require_unchanged_input_copies(session, self._definition)
             observer.begins(phase.name, attempt.number, position + 1, len(self._definition.phases))
-            callbacks = (observer.output, observer.tick, self._agents, self._announce)
+            watched = _WatchedOutput(observer, session.files)
+            callbacks = (watched.output, watched.tick, self._agents, self._announce)
             context = PhaseContext(session, self._definition, phase, attempt, watchdog, *callbacks)
             perform_step = (
                 STEPS[phase.use].action if phase.use is not None else command.perform_command_phase
             )
-            return perform_step(context)
+            try:
+                return perform_step(context)
+            finally:
+                session.files.write_last_line(b"")
 
         last = session.last_attempt
         if last is not None and last.phase == phase.name and last.ended == attempts.BLOCKED:

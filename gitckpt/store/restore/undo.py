@@ -35,6 +35,7 @@ RESTORE, UNDO, REDO = "restore", "undo", "redo"
 _KEYS = ("undo", "redo", "here", "open", "oids")  # of the document, in the order of `UndoStack`
 _GONE = "removed, expired, or replaced by a fetch"
 _LONG = 100  # steps; from longer lists, steps without a checkpoint are dropped
+_FIRST = 20  # checkpoints to read before reading all
 _PATIENCE = 10.0  # seconds; other processes that change the stack take milliseconds
 
 
@@ -126,6 +127,23 @@ def list_steps(store: Checkpoints) -> list[UndoStep]:
         for checkpoint_id in reversed(stack.step_ids(kind))
         if checkpoint_id in entries
     ]
+
+
+def find_current(store: Checkpoints) -> str | None:
+    """Return the checkpoint that the worktree was last saved as or restored to, or None."""
+    key = local_checkpoints.worktree_key(store.repository)
+    for limit in (_FIRST, None):
+        entries = store.list(Query(limit=limit))
+        local = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
+        for entry in entries:
+            if not (local.is_written_here(entry) and local.was_captured_in(entry.id, key)):
+                continue
+            if entry.trigger != SAFETY:
+                return entry.id
+            state = store.read(entry.id).state  # of a restore; with paths, of some files only
+            if not state.get("paths") and ids.is_checkpoint_id(str(state.get("before"))):
+                return str(state["before"])
+    return None
 
 
 def record_restore_start(store: Checkpoints, kind: str, safety: Checkpoint) -> None:

@@ -61,6 +61,7 @@ INPUT, OUTPUT = "input", "output"
 # File name endings of agents' prompts and logs: secrets in them are masked in snapshots.
 _MASKED = (".log", "/prompt")
 _SCRATCH = "writing"
+_LAST_LINE, _LONGEST_LINE = "last-line", 1000  # a file, and the bytes of it
 
 
 def list_run_files(repository: Repository, snapshot: str | None) -> list[str]:
@@ -161,6 +162,23 @@ class RunFiles:
             except OSError:
                 continue  # restored from the snapshot later
         return contents
+
+    def write_last_line(self, line: bytes) -> None:
+        """Write the last line of a command's output for `git ckpt status`; b"" removes it."""
+        path = os.path.join(self.path, _LAST_LINE)
+        with contextlib.suppress(OSError):
+            if line:
+                regular.write_private_file(path, line[-_LONGEST_LINE:], flushed=False)
+            else:
+                os.unlink(path)
+
+    def read_last_line(self) -> str:
+        with contextlib.suppress(OSError):
+            path = os.path.join(self.path, _LAST_LINE)
+            return regular.read_content(path, _LONGEST_LINE, follow=False).decode(
+                "utf-8", "replace"
+            )
+        return ""
 
     def restore_missing(self, repository: Repository, objects: ObjectDatabase, tree: str) -> None:
         bounds.require_sound_snapshot(repository, tree, "")

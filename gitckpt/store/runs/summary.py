@@ -310,6 +310,7 @@ class PhaseProgress:
     exit_code: int | None = None
     checkpoint: str | None = None  # id of its newest checkpoint; None if it has not begun
     is_current: bool = False  # whether the run is at this phase
+    result: str | None = None  # what the last attempt returned, as JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +322,7 @@ class History:
     events: list[PhaseProgress]  # in the order of the pipeline or of their start
     unwritten: list[str]  # one sentence for each checkpoint that could not be written
     newest: Checkpoint  # with the state
+    last_line: str = ""  # of the output of the phase that is in progress
 
 
 def read_history(store: Checkpoints, run: str) -> History:
@@ -357,8 +359,10 @@ def read_history(store: Checkpoints, run: str) -> History:
     if current_phase and summary.status not in (runstate.COMPLETE, runstate.PAUSED, runstate.OPEN):
         events[current_phase] = replace(events[current_phase], is_current=True)
     unwritten = run_files.read_unwritten_notes(store.repository, run)
-    newest = store.read(entries[-1].id)
-    return History(summary, pipeline, list(events.values()), unwritten, newest)
+    newest, last_line = store.read(entries[-1].id), ""
+    if summary.status in runstate.DRIVEN:
+        last_line = run_files.files_of_run(store.repository, run).read_last_line()
+    return History(summary, pipeline, list(events.values()), unwritten, newest, last_line)
 
 
 def _advance_phase(event: PhaseProgress, checkpoint: Checkpoint, status: str) -> PhaseProgress:
@@ -372,4 +376,5 @@ def _advance_phase(event: PhaseProgress, checkpoint: Checkpoint, status: str) ->
     end_time, errors = checkpoint.timestamp, checkpoint.errors
     duration, code = (attempt.seconds, attempt.exit_code) if attempt is not None else (None, None)
     event = replace(event, status=status, ended=end_time, errors=errors)
-    return replace(event, seconds=duration, exit_code=code)
+    result = attempt.result if attempt is not None else None
+    return replace(event, seconds=duration, exit_code=code, result=result)

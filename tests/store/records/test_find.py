@@ -340,3 +340,16 @@ def test_a_ref_by_its_full_name_is_a_blob_and_no_rev(simple: Named) -> None:
         f"no checkpoint, run or commit is named 'refs/checkpoints/{A}'",
         f"did you mean {A}?",
     )
+
+
+def test_unique_prefixes_are_as_short_as_can_be(main_checkout: Checkout) -> None:
+    with Store.open(main_checkout.path) as store:
+        names = [store.record("a-complete").id for _ in range(30)]
+        names += [f"{names[0][:6]}{digit}{names[0][7:]}" for digit in "0123456789abcdef"]
+        for name in dict.fromkeys(names[30:]):
+            if name != names[0]:
+                store.record("b-complete", id=name)
+        prefixes = store.unique_prefixes(names)
+        assert set(prefixes) == set(names)
+        assert {len(prefixes[name]) for name in names[30:]} == {7}
+        assert [store.find(prefix) for prefix in prefixes.values()] == list(prefixes)

@@ -36,8 +36,10 @@ REF_ESCAPES = "\u202e\u2066\x9b35m\x9d0;c1\x9c\u2028'$(touch-owned)`touch-owned`
 FILE_ESCAPES = ESCAPES.replace("\x00", "").replace("/", "")
 """The escapes that the name of a file may contain."""
 
-OWN = re.compile(r"\x1b\[(?:0|1|31|32|33|36)m|\r?\x1b\[K|\x1b\[J|\x1b\[\d+F")
-"""The escapes of gitckpt's own output: styles, and erased lines."""
+OWN = re.compile(
+    r"\x1b\[(?:0|1|2|31|32|33|34|36|95|1;3[1-6]|1;95)m|\r?\x1b\[K|\x1b\[J|\x1b\[H|\x1b\[\?(?:25|1049)[hl]"
+)
+"""The escapes of gitckpt's own output: styles, erased lines, and the other screen."""
 
 RUN, FREE_RUN = "20261121-201500-hostile", "20261121-201600-free"
 FIRST, SECOND, THIRD = (

@@ -51,6 +51,20 @@ CALLS: dict[str, list[list[str]]] = {
         [ARGUMENT],
         [FIRST, "--", ARGUMENT],
     ],
+    "log": [
+        [],
+        ["--all", "-p"],
+        ["--stat", RUN],
+        ["--oneline", "--all"],
+        ["--name-only", FIRST],
+        ["--json", "--all"],
+        ["--grep", ARGUMENT],
+        ["--", ARGUMENT],
+    ],
+    "ls": [[FIRST], [THIRD, "-r"], [FIRST, ARGUMENT], [FIRST, "--json"]],
+    "grep": [["."], [ARGUMENT], ["-l", ".", FIRST]],
+    "why": [["README"], [ARGUMENT]],
+    "bisect": [["--bad", FIRST, "--", "false"], ["--", ARGUMENT], ["--reset"]],
     "resume": [
         *(
             [],
@@ -171,7 +185,7 @@ def on_terminal(args: Sequence[str], at: Path) -> str:
         name: value
         for name, value in os.environ.items()
         if name not in ("NO_COLOR", "COLUMNS", "TERM")
-    } | {"TERM": "xterm"}
+    } | {"TERM": "xterm", "GIT_PAGER": "cat"}
     forked.git_ckpt(*args, directory=at, env=env, terminal=os.ttyname(follower))
     os.close(follower)
     reader.join()
