@@ -51,7 +51,9 @@ def show_checkpoint(
     options.refuse_if(paths and as_json + raw + state, problem, "leave out the option or the paths")
     with open_store() as store:
         address = (ids or ["latest"])[0]
-        checkpoint_id, inner_path = store.find_path(address)
+        has_path = ":" in address
+        found = store.find_path(address) if has_path else (store.find(address), None)
+        checkpoint_id, inner_path = found
         top_paths = [options.path_from_top(store.worktree, path) for path in paths or ()]
         if inner_path is not None:
             top_paths.insert(0, os.path.normpath(os.fsencode(inner_path or ".")))
