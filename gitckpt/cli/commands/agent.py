@@ -165,7 +165,7 @@ def turns(session: str | None = None, limit: int | None = None, as_json: bool = 
         run = turn_list.find_session(store, session) if session is not None else None
         with terminal.show_waiting("reading turns"):
             found = turn_list.list_turns(store, run, 20 if limit is None else limit)
-            changes = []
+            changes: list[Sequence[ChangedFile]] = []
             for turn in found:
                 terminal.count_progress("comparing turns", len(changes), len(found))
                 changes.append(turn_list.changed_files(store, turn))
