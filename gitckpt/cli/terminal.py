@@ -277,7 +277,7 @@ def show_waiting(task: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def live_screen() -> Iterator[Callable[[Sequence[str | EscapedText]], None]]:
-    """Yield a function that shows lines on the terminal's other screen; then restore the first."""
+    """Yield a function that shows lines on the terminal's alternate screen."""
     import shutil
     import signal
 
@@ -452,7 +452,7 @@ def short_id(name: str) -> str:
 
 
 def id_cell(name: str, prefixes: Mapping[str, str]) -> str | EscapedText:
-    """Return an id for a table; at a terminal a short one, with its unique prefix bright."""
+    """Return an id for a table; at a terminal short, its unique prefix bright."""
     shown = short_id(name)
     return _with_bright_prefix(shown, prefixes.get(name, shown)[: len(shown)])
 
@@ -524,7 +524,10 @@ def out_rows(
 def out_table(
     headings: Sequence[str], rows: Iterable[Sequence[Cell]], *, spare: Sequence[str] = ()
 ) -> None:
-    """Print columns, without empty ones; on a terminal, cut the widest columns until all fit."""
+    """Print the columns that are not empty.
+
+    On a terminal, cuts the widest ones until all fit; for `spare`, see `out_rows`.
+    """
     cells = [[joined(cell or "") for cell in row] for row in rows]
     texts = [{row[i].text for row in cells} for i in range(len(headings))]
     indexes = [
@@ -603,7 +606,7 @@ def _display_width(text: str) -> int:
 
 
 def style(text: str, *styles: str) -> EscapedText:
-    """Escape a text, and give it styles such as "bold" and "red" where a person wants colors."""
+    """Escape a text; add styles such as "bold" and "red" if colors are wanted."""
     return EscapedText(_add_style(escape_text(text), *styles))
 
 

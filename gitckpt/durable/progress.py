@@ -53,7 +53,7 @@ def gauges(state: Mapping[str, Any], progress: Progress | None = None) -> list[G
 
 
 def usage(state: Mapping[str, Any], results: Iterable[object]) -> tuple[float, int]:
-    """Return US dollars and tokens of a run, as far as its state and phases' results tell."""
+    """Return the US dollars and tokens that a run used, as far as recorded."""
     loop, review = _get_table(state, "loop"), _get_table(state, "review")
     tables = [result for result in results if isinstance(result, Mapping)]
     agents = [table for table in tables if "iterations" not in table and "cycles" not in table]

@@ -318,7 +318,7 @@ def start_attached(argv: Sequence[str], env: Mapping[str, str]) -> int:
 
 
 def start_reader(argv: Sequence[str], env: Mapping[str, str]) -> tuple[int, int]:
-    """Start a program with this process's output; return its pid and a pipe to its input."""
+    """Start a program with this process's output; return pid and pipe to its input."""
     read_end, write_end = os.pipe()
     actions = [(os.POSIX_SPAWN_DUP2, read_end, 0)]
     try:

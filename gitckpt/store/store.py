@@ -587,7 +587,7 @@ class Store:
         return undo.read_stack(self._checkpoints).open is not None
 
     def here(self) -> str | None:
-        """Return the id of the checkpoint that the worktree was last saved as or restored to."""
+        """Return the checkpoint that the worktree was last saved as or restored to."""
         from gitckpt.store.restore import undo
 
         return undo.find_current(self._checkpoints)

@@ -260,6 +260,7 @@ class TestWatch:
         talk = Talk(stage, "status", "--watch")
         talk.reads("status   running")
         talk.reads("> one")
+        talk.reads("output   a word")
         Path(f"{stage.env['CALLS']}.go").touch()
         talk.reads("status   complete")
         assert (talk.ends(), driver.wait()) == (0, 0)

@@ -164,8 +164,12 @@ def turns(session: str | None = None, limit: int | None = None, as_json: bool = 
         from gitckpt.agents import turn_list
 
         run = turn_list.find_session(store, session) if session is not None else None
-        found = turn_list.list_turns(store, run, 20 if limit is None else limit)
-        changes = [turn_list.changed_files(store, turn) for turn in found]
+        with terminal.show_waiting("reading turns"):
+            found = turn_list.list_turns(store, run, 20 if limit is None else limit)
+            changes: list[Sequence[ChangedFile]] = []
+            for turn in found:
+                terminal.count_progress("comparing turns", len(changes), len(found))
+                changes.append(turn_list.changed_files(store, turn))
         if as_json:
             states = [store.read(turn.entries[-1].id).state for turn in found]
             parts = zip(found, changes, states, strict=True)

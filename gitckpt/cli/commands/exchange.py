@@ -111,7 +111,8 @@ def export_files(id_: str, format_: str, output: str | None = None, force: bool 
 
     with open_store() as store:
         exporter = Exporter(store)
-        exported_files = exporter.files(id_, format_, every=output is not None)
+        with terminal.show_waiting("exporting"):
+            exported_files = exporter.files(id_, format_, every=output is not None)
         if output is None:
             terminal.out_document(exported_files[0].data)
         else:

@@ -198,7 +198,8 @@ def rescue(name: str | None = None, into: str | None = None, as_json: bool = Fal
         if name is not None:
             checkpoint_id = next((entry.newest.id for entry in lost if entry.name == name), None)
             checkpoint_id = checkpoint_id or store.find(name)
-            result = store.resume(checkpoint_id, os.path.abspath(into) if into else None)
+            with terminal.show_waiting("opening the worktree"):
+                result = store.resume(checkpoint_id, os.path.abspath(into) if into else None)
             terminal.out_path(result.path)
             return
         changed_counts = store.changed_files([entry.newest for entry in lost])

@@ -50,14 +50,17 @@ def remove_checkpoints(
             _require_unpinned(store, ids_of_runs | set(checkpoints))
         failures: list[CkptError] = []
         try:
-            for run in runs:
-                try:
-                    store.remove_run(run)
-                    terminal.out(run)
-                except CkptError as error:
-                    failures.append(error)  # go on with the other runs
-            if checkpoints:
-                store.remove(checkpoints)
+            with terminal.show_waiting("removing checkpoints"):
+                for number, run in enumerate(runs):
+                    terminal.count_progress("removing runs", number, len(runs))
+                    try:
+                        store.remove_run(run)
+                        terminal.show_progress("")
+                        terminal.out(run)
+                    except CkptError as error:
+                        failures.append(error)  # go on with the other runs
+                if checkpoints:
+                    store.remove(checkpoints)
         except KeyboardInterrupt:
             terminal.warn(
                 "the removal was interrupted; to list the remaining checkpoints: git ckpt list"

@@ -195,7 +195,8 @@ def _usage_text(history: History) -> str:
         with contextlib.suppress(ValueError):
             results.append(json.loads(event.result or "null"))
     cost, tokens = progress.usage(history.newest.state, results)
-    return ", ".join(filter(None, [cost and f"{cost:.2f} USD", tokens and f"{tokens:,} tokens"]))
+    texts = [f"{cost:.2f} USD"] if cost else []
+    return ", ".join([*texts, *([f"{tokens:,} tokens"] if tokens else [])])
 
 
 def _advised_command(store: Store, history: History) -> str | None:
@@ -376,7 +377,8 @@ def start_run(name: str = "work", base: str = "HEAD", key: str | None = None) ->
 
     with open_store() as store:
         newest, has_begun = Run.begin(store, name, key=key, base=base)
-        opened = store.resume(newest)
+        with terminal.show_waiting("opening the worktree"):
+            opened = store.resume(newest)
         for remark in opened.remarks:
             terminal.warn(remark)
         terminal.out_path(opened.path)

@@ -1,4 +1,4 @@
-"""Complete commands, options, values, ids and paths, for the scripts of `git ckpt completion`.
+"""Complete commands, options, values and paths for the shells' scripts.
 
 Each candidate is on a line of its own, for zsh and fish with a tab and a description. A line that
 begins with a colon asks the script for more: `:files`, `:directories`, or for `:paths` no space.
@@ -53,7 +53,7 @@ _FILE_METAVARS = ("FILE", "PATH", "FILE.html", "PLAN.md", "TASK|TASK.md", "PATH|
 
 
 def print_completions(words: Sequence[str], shell: str | None = None) -> None:
-    """Print the candidates for the last word; without a shell, no more than plain words."""
+    """Print the candidates for the last word; without a shell, plain words only."""
     *words_before, last_word = words or [""]
     for candidate, description in _find_candidates(words_before, last_word, shell):
         if candidate in (_FILES, _DIRECTORIES, _PATHS):
@@ -61,8 +61,10 @@ def print_completions(words: Sequence[str], shell: str | None = None) -> None:
                 terminal.out(candidate)
         elif candidate.startswith(last_word):
             has_description = description and shell in ("zsh", "fish")
-            text = f"\t{terminal.escape_text(description)}" if has_description else ""
-            terminal.out(terminal.EscapedText(terminal.escape_text(candidate) + text))
+            if has_description:
+                terminal.out_row((candidate, description))
+            else:
+                terminal.out(candidate)
 
 
 def _find_candidates(
@@ -143,7 +145,7 @@ def _list_values(
 
 
 def _with_store(find: Callable[[Store], Iterable[Candidate]]) -> list[Candidate]:
-    try:  # outside of a repository, or for a checkpoint that is missing, there are none
+    try:  # outside of a repository, or for a missing checkpoint, nothing is offered
         with open_store() as store:
             return list(find(store))
     except CkptError:

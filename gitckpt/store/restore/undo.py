@@ -130,7 +130,7 @@ def list_steps(store: Checkpoints) -> list[UndoStep]:
 
 
 def find_current(store: Checkpoints) -> str | None:
-    """Return the checkpoint that the worktree was last saved as or restored to, or None."""
+    """Return the checkpoint that the worktree was last saved as or restored to."""
     key = local_checkpoints.worktree_key(store.repository)
     for limit in (_FIRST, None):
         entries = store.list(Query(limit=limit))
