@@ -37,7 +37,7 @@ LAYERS = tuple(
     store.restore store.worktrees
     store.runs
     store.retention
-    store.audit store.usage
+    store.audit store.usage store.history
     store.store
     agents
     durable.command
@@ -48,6 +48,7 @@ LAYERS = tuple(
     formats.systems
     formats
     hook
+    cli.pager
     cli.terminal
     cli.options cli.opening cli.driver
     cli.commands

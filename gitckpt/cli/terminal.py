@@ -17,16 +17,20 @@ from gitckpt.model.arguments import join_first, shell_quoted
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from typing import TextIO
+    from typing import TextIO, TypeAlias
 
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.model.errors import CkptError, Finding
 
-_BOLD, _RED, _GREEN = "\033[1m", "\033[31m", "\033[32m"
-_YELLOW, _CYAN, _RESET = "\033[33m", "\033[36m", "\033[0m"
+    Cell: TypeAlias = "str | EscapedText | None"
+
+# ECMA-48, "select graphic rendition"
+_STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35}
+_STYLES |= {"cyan": 36}
+_RESET = "\033[0m"
 # Prefixes of lines in a patch, and their styles, as git has them by default.
-_PATCH_STYLES = dict.fromkeys(("diff ", "index ", "--- ", "+++ "), _BOLD)
-_PATCH_STYLES |= {"@@": _CYAN, "+": _GREEN, "-": _RED}
+_PATCH_STYLES = dict.fromkeys(("diff ", "index ", "--- ", "+++ "), "bold")
+_PATCH_STYLES |= {"@@": "cyan", "+": "green", "-": "red"}
 
 _GAP = "  "  # between the columns of a table
 _NARROWEST = 8  # characters that remain of a cut column
@@ -64,6 +68,8 @@ class TerminalState:
     counter: _Counter | None = None  # of the task that counts its files
     quiet = False
     is_asking = False  # no progress is shown over a question
+    settings: dict[str, str] | None = None  # git's, of colors and the pager; None if not read yet
+    paged_columns = 0  # the terminal's width while a pager shows the output; 0 without a pager
 
 
 class EscapedText:
@@ -103,8 +109,7 @@ def _escape_and_shorten(text: str) -> str:
 
 
 def out(*parts: str | EscapedText) -> None:
-    texts = (part.text if isinstance(part, EscapedText) else escape_text(part) for part in parts)
-    sys.stdout.write("".join(texts) + "\n")
+    sys.stdout.write(joined(*parts).text + "\n")
 
 
 def out_indented(text: str) -> None:
@@ -112,9 +117,9 @@ def out_indented(text: str) -> None:
         out(f"    {line}".rstrip())
 
 
-def out_row(cells: Iterable[str | None]) -> None:
+def out_row(cells: Iterable[Cell]) -> None:
     """Print a tab-separated line for programs, with "-" for each empty cell."""
-    sys.stdout.write("\t".join(escape_text(cell or "-") for cell in cells) + "\n")
+    sys.stdout.write("\t".join(joined(cell or "-").text for cell in cells) + "\n")
 
 
 def out_patch(data: bytes) -> None:
@@ -123,8 +128,8 @@ def out_patch(data: bytes) -> None:
         return
     text = data.decode("utf-8", "surrogateescape").removesuffix("\n")
     for line in text.split("\n") if data else ():
-        style = next((style for mark, style in _PATCH_STYLES.items() if line.startswith(mark)), "")
-        sys.stdout.write(_add_style(_escape_lines(line), style) + "\n")
+        styles = [name for mark, name in _PATCH_STYLES.items() if line.startswith(mark)][:1]
+        sys.stdout.write(_add_style(_escape_lines(line), *styles) + "\n")
 
 
 def out_path(path: str) -> None:
@@ -170,22 +175,23 @@ def print_explanation(text: str) -> None:
     sys.stderr.write(f"{_escape_lines(text)}\n")
 
 
-def _write_labeled(label: str, style: str, line: str) -> None:
+def _write_labeled(label: str, color: str, line: str) -> None:
     _clear_progress()
-    sys.stderr.write(f"{_add_style(f'{label}:', style, sys.stderr)} {_escape_and_shorten(line)}\n")
+    label = _add_style(f"{label}:", color, stream=sys.stderr)
+    sys.stderr.write(f"{label} {_escape_and_shorten(line)}\n")
 
 
 def warn(line: str) -> None:
-    _write_labeled("warning", _YELLOW, line)
+    _write_labeled("warning", "yellow", line)
 
 
 def print_error(error: CkptError) -> int:
     """Print an error with its hint and any ambiguous matches; return its exit code."""
-    _write_labeled("error", _RED, error.message)
+    _write_labeled("error", "red", error.message)
     for candidate in getattr(error, "candidates", ()):
         sys.stderr.write(f"  {_escape_and_shorten(candidate)}\n")
     if error.hint:
-        _write_labeled("hint", _BOLD, error.hint)
+        _write_labeled("hint", "bold", error.hint)
     return error.exit_code
 
 
@@ -267,8 +273,7 @@ def replace_lines(height: int, lines: Sequence[str]) -> int:
     columns, rows = shutil.get_terminal_size()
     lines = lines[: max(rows - 1, 1)]
     cursor_up = f"\033[{height}F" if height else ""
-    fitted_lines = [_fit_width(escape_text(line), columns - 1).rstrip() for line in lines]
-    text = "".join(f"\033[K{line}\n" for line in fitted_lines)
+    text = "".join(f"\033[K{fit(line, columns - 1).text.rstrip()}\n" for line in lines)
     sys.stdout.write(f"{cursor_up}{text}\033[J")
     sys.stdout.flush()
     return len(lines)
@@ -296,13 +301,92 @@ def user_confirms(question: str, *, intro: Sequence[str] = ()) -> bool:
 
 
 def is_terminal() -> bool:
-    return sys.stdout.isatty()
+    """Return whether a person reads the output, on a terminal or in a pager."""
+    return sys.stdout.isatty() or TerminalState.paged_columns > 0 or _is_paged_by_git()
+
+
+def _is_paged_by_git() -> bool:
+    # git's pager gets both streams. In a script below it, only the variable is left.
+    if not _has_pager_variable():
+        return False
+    try:
+        return os.path.samestat(os.fstat(sys.stdout.fileno()), os.fstat(sys.stderr.fileno()))
+    except (OSError, ValueError):  # a stream of a test is no file
+        return False
+
+
+def _has_pager_variable() -> bool:
+    return os.environ.get("GIT_PAGER_IN_USE", "").lower() in ("1", "true", "yes", "on")
 
 
 def _is_read_by_a_person() -> bool:
-    # Also through a pager that git started; colors, tables and questions never go there.
-    pager = os.environ.get("GIT_PAGER_IN_USE", "").lower()
-    return is_terminal() or pager in ("1", "true", "yes", "on")
+    return is_terminal() or _has_pager_variable()
+
+
+def columns() -> int:
+    """Return the width of the terminal, also while a pager shows the output."""
+    import shutil
+
+    return TerminalState.paged_columns or shutil.get_terminal_size().columns
+
+
+@contextlib.contextmanager
+def page() -> Iterator[None]:
+    """Show the output in git's pager, if it goes to a terminal.
+
+    Collect the results first: no progress is shown meanwhile. If the user quits the pager, the
+    body of the `with` ends at its next line of output.
+    """
+    command, screen = None, (sys.stdout, sys.stderr)
+    if sys.stdout.isatty():
+        from gitckpt.cli import pager
+        from gitckpt.model.errors import CkptError
+
+        try:
+            command = pager.find_pager(_settings())
+            pid, pipe = pager.start_pager(command) if command else (0, -1)
+        except CkptError as error:
+            warn(f"no pager: {error.message}")
+            command = None
+    if command is None:
+        yield
+        return
+    sys.stdout.flush()
+    TerminalState.paged_columns = columns()
+    sys.stdout = open(pipe, "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
+    if sys.stderr.isatty():
+        sys.stderr = sys.stdout
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:  # the user has quit the pager
+        pass
+    finally:
+        _close_pager(pid, sys.stdout, screen)
+
+
+def _close_pager(pid: int, stream: TextIO, screen: tuple[TextIO, TextIO]) -> None:
+    import signal
+
+    from gitckpt.git import process
+
+    TerminalState.paged_columns = 0
+    sys.stdout, sys.stderr = screen
+    interrupt_handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pager handles Ctrl-C
+    try:
+        with contextlib.suppress(BrokenPipeError):
+            stream.close()
+        process.wait_for_exit(pid)
+    finally:
+        signal.signal(signal.SIGINT, interrupt_handler)
+
+
+def _settings() -> dict[str, str]:
+    if TerminalState.settings is None:
+        from gitckpt.cli import pager
+
+        TerminalState.settings = pager.read_settings()
+    return TerminalState.settings
 
 
 def size_text(number: int) -> str:
@@ -332,7 +416,7 @@ def short_id(name: str) -> str:
 
 
 def heading(text: str) -> EscapedText:
-    return EscapedText(_add_style(escape_text(text), _BOLD))
+    return style(text, "bold")
 
 
 def out_finding(finding: Finding) -> None:
@@ -343,46 +427,70 @@ def out_finding(finding: Finding) -> None:
         out(f"    cure: {finding.cure}")
 
 
-def out_rows(columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> None:
+def out_rows(headings: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     """Print the rows as a table on a terminal, otherwise as tab-separated lines."""
     if not is_terminal():
         for row in rows:
             out_row(row)
     elif rows:
-        out_table(columns, rows)
+        out_table(headings, rows)
 
 
-def out_table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> None:
-    import shutil
-
-    cells = [[escape_text(cell or "") for cell in row] for row in rows]
-    indexes = [i for i in range(len(columns)) if any(row[i] for row in cells)]
-    lines = [[row[i] for i in indexes] for row in [list(columns), *cells]]
-    widths = [max(_display_width(line[i]) for line in lines) for i in range(len(indexes))]
+def out_table(headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+    """Print columns, without empty ones; on a terminal, cut the widest columns until all fit."""
+    cells = [[joined(cell or "") for cell in row] for row in rows]
+    indexes = [i for i in range(len(headings)) if any(row[i].text for row in cells)]
+    lines = [[row[i] for i in indexes] for row in [[*map(joined, headings)], *cells]]
+    widths = [max(_styled_width(line[i]) for line in lines) for i in range(len(indexes))]
     excess = 0
     if is_terminal():
-        available_width = shutil.get_terminal_size().columns
+        available_width = columns()
         widths = [min(width, max(available_width, _NARROWEST)) for width in widths]
         excess = sum(widths) + len(_GAP) * (len(indexes) - 1) - available_width
     while excess > 0 and max(widths) > _NARROWEST:
         widths[widths.index(max(widths))] -= 1
         excess -= 1
+    line_width = sum(widths) + len(_GAP) * (len(indexes) - 1) - max(excess, 0)
     for index, row in enumerate(lines):
-        line = _GAP.join(_fit_width(cell, width) for cell, width in zip(row, widths, strict=True))
-        line_width = sum(widths) + len(_GAP) * (len(indexes) - 1) - max(excess, 0)
-        line = _fit_width(line, line_width).rstrip()
-        out(heading(line) if index == 0 else line)
+        fitted = [_pad(fit(cell, width), width) for cell, width in zip(row, widths, strict=True)]
+        line = EscapedText(_GAP.join(cell.text for cell in fitted).rstrip())
+        line = fit(line, line_width)
+        out(style(line.text, "bold") if index == 0 else line)
 
 
-def _fit_width(text: str, width: int) -> str:
-    text_width = _display_width(text)
-    if text_width > width:
-        end_index = text_width = 0
-        while text_width + _display_width(text[end_index]) < width:
-            text_width += _display_width(text[end_index])
-            end_index += 1
-        text, text_width = text[:end_index] + "…", text_width + 1
-    return text + " " * (width - text_width)
+def fit(text: str | EscapedText, width: int) -> EscapedText:
+    """Escape a text, and cut it with "…" to at most `width` columns of a terminal."""
+    parts = _split_at_styles(joined(text).text)
+    if sum(map(_display_width, parts[::2])) <= width:
+        return joined(text)
+    kept, left = [], width - 1  # the last column is for the ellipsis
+    for index, part in enumerate(parts):
+        if index % 2:
+            kept.append(part)  # each code, so that the last one ends the style
+            continue
+        for character in part if left >= 0 else ():
+            left -= _display_width(character)
+            kept.append(character if left >= 0 else "…")
+            if left < 0:
+                break
+    return EscapedText("".join(kept))
+
+
+def _pad(text: EscapedText, width: int) -> EscapedText:
+    return EscapedText(text.text + " " * (width - _styled_width(text)))
+
+
+def _styled_width(text: EscapedText) -> int:
+    return sum(map(_display_width, _split_at_styles(text.text)[::2]))
+
+
+def _split_at_styles(text: str) -> list[str]:
+    # Texts in turn with the codes between them. The texts are escaped, and have no codes.
+    if "\033" not in text:
+        return [text]
+    import re
+
+    return re.split(r"(\033\[[0-9;]*m)", text)
 
 
 def _display_width(text: str) -> int:
@@ -393,10 +501,32 @@ def _display_width(text: str) -> int:
     return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def _add_style(text: str, style: str, stream: TextIO | None = None) -> str:
+def style(text: str, *styles: str) -> EscapedText:
+    """Escape a text, and give it styles such as "bold" and "red" where a person wants colors."""
+    return EscapedText(_add_style(escape_text(text), *styles))
+
+
+def joined(*parts: str | EscapedText) -> EscapedText:
+    texts = (part.text if isinstance(part, EscapedText) else escape_text(part) for part in parts)
+    return EscapedText("".join(texts))
+
+
+def _add_style(text: str, *styles: str, stream: TextIO | None = None) -> str:
+    if not text or not styles or not _has_colors(stream):
+        return text
+    return f"\033[{';'.join(str(_STYLES[name]) for name in styles)}m{text}{_RESET}"
+
+
+def _has_colors(stream: TextIO | None) -> bool:
     # https://no-color.org
-    is_plain = not style or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return text if is_plain or not (stream or sys.stdout).isatty() else f"{style}{text}{_RESET}"
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    if not (is_terminal() if stream is None else stream.isatty()):
+        return False
+    from gitckpt.cli import pager
+
+    in_pager = stream is None and not sys.stdout.isatty()
+    return pager.wants_color(_settings(), in_pager=in_pager)
 
 
 def shorter_path(path: str | None) -> str:

@@ -38,6 +38,11 @@ class CatFileProcess:
         answer = next(self._request_objects("info", [name], _MALFORMED))
         return answer[:3] if answer else None
 
+    def list_infos(self, names: Sequence[str]) -> list[tuple[str, str, int] | None]:
+        """Return what `info` does for each name; one process answers for all."""
+        answers = self._request_objects("info", names, _UNREADABLE)
+        return [answer[:3] if answer else None for answer in answers]
+
     def list_existing_objects(self, oids: Sequence[str]) -> list[str]:
         """Return the full oids of the objects that exist; damaged objects exist, too."""
         answers = self._request_objects("info", oids, ("from promisor remote",))

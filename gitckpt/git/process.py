@@ -317,6 +317,20 @@ def start_attached(argv: Sequence[str], env: Mapping[str, str]) -> int:
     return _start_process(argv, env, setsigdef=[_SIGPIPE])
 
 
+def start_reader(argv: Sequence[str], env: Mapping[str, str]) -> tuple[int, int]:
+    """Start a program with this process's output; return its pid and a pipe to its input."""
+    read_end, write_end = os.pipe()
+    actions = [(os.POSIX_SPAWN_DUP2, read_end, 0)]
+    try:
+        pid = _start_process(argv, env, file_actions=actions, setsigdef=[_SIGPIPE])
+    except BaseException:
+        os.close(write_end)
+        raise
+    finally:
+        os.close(read_end)
+    return pid, write_end
+
+
 def wait_for_exit(pid: int) -> int:
     """Wait for a process; return its exit code, or minus the number of a signal."""
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -9,6 +9,10 @@ import os
 
 from gitckpt.model.errors import NotFoundError, UsageError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 _HEX = frozenset("0123456789abcdef")
 _HYPHENS = (8, 13, 18, 23)
 _SLUG = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
@@ -81,6 +85,22 @@ def is_run_id(text: str) -> bool:
         and not text.endswith("-")
         and "--" not in text
     )
+
+
+def short_run_names(names: Iterable[str]) -> dict[str, str]:
+    """Map each run id to the shortest of its ends that no other of `names` has.
+
+    Leaves out the date and time, or else the date; an ambiguous id stays whole.
+    """
+    run_ids = list(dict.fromkeys(names))
+    ends = {name: [name[16:], name[9:], name] if is_run_id(name) else [name] for name in run_ids}
+    counts: dict[str, int] = {}
+    for end in (end for candidates in ends.values() for end in candidates):
+        counts[end] = counts.get(end, 0) + 1
+    return {
+        name: next((end for end in candidates if counts[end] == 1), name)
+        for name, candidates in ends.items()
+    }
 
 
 def require_checkpoint_id(text: str) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gitckpt.store.audit.doctor import Diagnosis
     from gitckpt.store.audit.verification import Report
     from gitckpt.store.config.settings import Loosening
+    from gitckpt.store.history.log import LogItem
     from gitckpt.store.hooks.installation import Installation
     from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
     from gitckpt.store.records.recorder import LeaseGuard
@@ -252,6 +253,48 @@ class Store:
     def _find_lease_guard(self, details: draft.CheckpointDetails) -> LeaseGuard | None:
         draft.require_known_names(details)  # `Checkpoints` accepts more arguments
         return self._checkpoints.find_lease_guard(details.get("run"))
+
+    # History
+
+    def log(
+        self,
+        query: Query | None = None,
+        *,
+        fold: str | None = None,
+        paths: Sequence[_Path] = (),
+        start: Sequence[CheckpointInfo] = (),
+        safety: bool = False,
+    ) -> Sequence[LogItem]:
+        """List checkpoints, newest first, with what each changed against the one before it.
+
+        The one before is of the same run or worktree. `query.limit` counts items of the log.
+
+        Args:
+            query: which checkpoints to list.
+            fold: "runs" lists a run as one item, and "turns" each turn of an agent.
+            paths: files and directories, relative to the top; list only what changed in these.
+            start: list these checkpoints, and those before them in their runs or worktrees.
+            safety: whether to list the safety checkpoints of restores.
+        """
+        from gitckpt.store.history.log import Log
+        from gitckpt.store.records.entry import Query
+
+        log, raw_paths = Log(self._checkpoints, with_safety=safety), _encode_paths(paths or ["."])
+        raw_paths = raw_paths if paths else []
+        entries = _require_entries(start)
+        items = log.list_items(query or Query(), fold=fold, paths=raw_paths, starts=entries)
+        log.compare(items, raw_paths)
+        return items
+
+    def log_changes(
+        self, items: Sequence[LogItem], *, options: Sequence[str], paths: Sequence[_Path] = ()
+    ) -> Sequence[bytes]:
+        """Return what `git diff-tree` prints of each item of a log, such as with "-p"."""
+        from gitckpt.store.history.log import Log
+
+        options = arguments.as_command_words("options", options)
+        raw_paths = _encode_paths(paths) if paths else []
+        return Log(self._checkpoints).format_changes(items, options, raw_paths)
 
     # Runs
 

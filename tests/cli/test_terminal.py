@@ -440,3 +440,79 @@ def test_a_person_is_told_the_beginning_of_a_long_word(capsys: pytest.CaptureFix
 )
 def test_sizes_are_as_people_read_them(number: int, text: str) -> None:
     assert terminal.size_text(number) == cli.size(number) == text
+
+
+class TestPager:
+    def test_it_gets_the_output_with_colors(self, busy: Checkout) -> None:
+        _, said = on_terminal("list", "--all", at=busy, env={"GIT_PAGER": "sed 's/^/| /'"})
+        head, *rows = said.splitlines()
+        assert head.startswith(f"| {BOLD}ID ")
+        assert [row[:2] for row in rows] == ["| ", "| "]
+
+    @pytest.mark.parametrize("name", ["core.pager", "pager.ckpt"])
+    def test_settings_name_it(self, busy: Checkout, name: str) -> None:
+        busy.git("config", name, "sed 's/^/| /'")
+        assert on_terminal("list", "--all", at=busy)[1].startswith("| ")
+
+    @pytest.mark.parametrize("env", [{"GIT_PAGER": "cat"}, {"GIT_PAGER": ""}, {"PAGER": "cat"}])
+    def test_cat_is_none(self, busy: Checkout, env: dict[str, str]) -> None:
+        assert on_terminal("list", "--all", at=busy, env=env)[1].startswith(BOLD)
+
+    def test_a_missing_pager_hides_nothing(self, busy: Checkout) -> None:
+        code, said = on_terminal("list", "--all", at=busy, env={"GIT_PAGER": "no-such-pager"})
+        assert code == 0
+        assert "no pager: cannot start no-such-pager" in said
+        assert "build-failed" in said
+
+    def test_quitting_it_ends_quietly(self, main_checkout: Checkout) -> None:
+        with Store.open(main_checkout.path) as store:
+            for number in range(400):
+                store.record("a-complete", {}, message=f"{number} {'x' * 900}")
+        env = {"GIT_PAGER": "head -n 1", "NO_COLOR": "1"}
+        code, said = on_terminal("list", "--all", at=main_checkout, env=env, columns=1000)
+        assert (code, len(said.splitlines())) == (0, 1)
+
+    def test_no_color_in_it_where_git_has_none(self, busy: Checkout) -> None:
+        busy.git("config", "color.pager", "false")
+        _, said = on_terminal("list", "--all", at=busy, env={"GIT_PAGER": "sed 's/^/| /'"})
+        assert "\x1b" not in said
+
+    def test_a_pager_of_git_gets_a_table(self, busy: Checkout, git_ckpt: Path) -> None:
+        assert git_ckpt.exists()
+        _, said = on_terminal("list", at=busy, env={"GIT_PAGER_IN_USE": "true"})
+        assert said.startswith(BOLD)
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_colored"),
+    [
+        ({"color.ui": "false"}, False),
+        ({"color.ui": "never"}, False),
+        ({"color.ui": "always"}, True),
+        ({"color.ui": "false", "color.ckpt": "auto"}, True),
+        ({"color.ckpt": "never"}, False),
+    ],
+)
+def test_git_settings_decide_on_colors(
+    busy: Checkout, settings: dict[str, str], is_colored: bool
+) -> None:
+    for name, value in settings.items():
+        busy.git("config", name, value)
+    assert ("\x1b[" in on_terminal("list", at=busy)[1]) == is_colored
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "fitted"),
+    [
+        ("abc", 3, "abc"),
+        ("abcd", 3, "ab…"),
+        ("日本語", 5, "日本…"),
+        ("日本語", 4, "日…"),
+        ("ab", 0, ""),
+    ],
+)
+def test_a_text_is_cut_to_columns(text: str, columns: int, fitted: str) -> None:
+    assert terminal.fit(text, columns).text == fitted
+    assert terminal.fit(terminal.EscapedText(f"{BOLD}{text}{RESET}"), columns).text == (
+        f"{BOLD}{fitted}{RESET}"
+    )

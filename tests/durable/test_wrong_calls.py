@@ -301,6 +301,11 @@ VALUES: dict[str, tuple[Callable[[], object], str]] = {
     "everything": (lambda: Policy(everything="no"), "everything: must be True or False, not 'no'"),
     "in_run": (lambda: Query(in_run="no"), "in_run: must be True or False, not 'no'"),
     "by_agent": (lambda: Query(by_agent=1), "by_agent: must be True or False, not 1"),
+    "safety": (lambda: Query(safety=None), "safety: must be True or False, not None"),
+    "an expression": (
+        lambda: Query(grep="a("),
+        "'a(' is no regular expression: missing ), unterminated subpattern at position 1",
+    ),
     "surrogate": (
         lambda: Query(phase="\ud800"),
         r"phase: must be a string without lone surrogates, not '\ud800'",

@@ -278,3 +278,14 @@ def test_anything_else_is_no_commit(text: Any) -> None:
         f"{text!r:.60} is not the full oid of a commit",
         "print the full oid: git rev-parse REV",
     )
+
+
+def test_short_names_tell_runs_apart() -> None:
+    assert ids.short_run_names([RUN, "20261122-080000-fix", "20261123-090000-fix", "x"]) == {
+        RUN: "add-login",
+        "20261122-080000-fix": "080000-fix",
+        "20261123-090000-fix": "090000-fix",
+        "x": "x",
+    }
+    twins = ["20261122-080000-fix", "20261123-080000-fix"]
+    assert ids.short_run_names(twins) == {name: name for name in twins}

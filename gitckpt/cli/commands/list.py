@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import ids, times
@@ -81,7 +83,8 @@ def list_checkpoints(
         invalid_refs = [{"ref": problem.ref, "problem": problem.sentence} for problem in problems]
         terminal.out_json({"checkpoints": checkpoints, "more": has_more, "problems": invalid_refs})
     else:
-        terminal.out_rows(_COLUMNS, list(_table_rows(entries, changed_counts, replaced_ids)))
+        with terminal.page() if all_ else contextlib.nullcontext():
+            terminal.out_rows(_COLUMNS, list(_table_rows(entries, changed_counts, replaced_ids)))
         if not entries and max_checkpoints != 0:
             filters = (run, commit, phase, status, since)
             if any(value is not None for value in filters):

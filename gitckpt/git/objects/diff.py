@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git.objects import encoding
 from gitckpt.git.repository import Repository
@@ -152,6 +152,76 @@ def count_differences(
             old, _, new = line.decode("ascii").partition(" ")
             current_pair = (old, new)
     return {pair: totals[trees] for pair, trees in full_pairs.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """A path that differs between two trees, and how many lines were added and removed."""
+
+    status: str  # as in `PathDifference`
+    path: bytes
+    added: int | None  # None for a binary file or a submodule
+    removed: int | None
+
+
+_PAIR_LINE = re.compile(rb"[0-9a-f]{40,64} [0-9a-f]{40,64}\n")
+# Independent of the user's drivers, which may run programs.
+_PLAIN = ("--no-ext-diff", "--no-textconv")
+
+
+def count_lines(
+    repository: Repository, pairs: Collection[tuple[str, str]], paths: Sequence[bytes] = ()
+) -> dict[tuple[str, str], list[FileChange]]:
+    """Return how many lines changed in each file between the trees of each pair.
+
+    `paths` are literal; if there are any, other files are left out. Takes one process.
+    """
+    out = _diff_pairs(repository, ("-z", "--numstat", *_RAW), pairs, paths)
+    changes: dict[tuple[str, str], list[FileChange]] = {pair: [] for pair in pairs}
+    current, statuses = ("", ""), dict[bytes, str]()
+    records = iter(out.split(b"\0"))
+    for text in records:
+        record = text
+        while header := _PAIR_LINE.match(record):
+            old, new = header[0].decode("ascii").split()
+            current, statuses, record = (old, new), {}, record[header.end() :]
+        if record.startswith(b":"):
+            statuses[next(records)] = record.rpartition(b" ")[2].decode("ascii")
+        elif record:
+            added, removed, path = record.split(b"\t", 2)
+            counts = [None if count == b"-" else int(count) for count in (added, removed)]
+            changes[current].append(FileChange(statuses[path], path, *counts))
+    return changes
+
+
+def format_pairs(
+    repository: Repository,
+    pairs: Collection[tuple[str, str]],
+    options: Sequence[str],
+    paths: Sequence[bytes] = (),
+) -> dict[tuple[str, str], bytes]:
+    """Return what git prints of each pair of trees with `options`, such as "-p"."""
+    out = _diff_pairs(repository, options, pairs, paths)
+    texts = dict.fromkeys(pairs, b"")
+    headers = list(re.finditer(rb"^([0-9a-f]{40,64}) ([0-9a-f]{40,64})\n", out, re.MULTILINE))
+    ends = [header.start() for header in headers[1:]] + [len(out)]
+    for header, end in zip(headers, ends, strict=True):
+        pair = header[1].decode("ascii"), header[2].decode("ascii")
+        texts[pair] = out[header.end() : end].lstrip(b"\n")
+    return texts
+
+
+def _diff_pairs(
+    repository: Repository,
+    options: Sequence[str],
+    pairs: Collection[tuple[str, str]],
+    paths: Sequence[bytes],
+) -> bytes:
+    if not pairs:
+        return b""
+    data = "".join(f"{old} {new}\n" for old, new in dict.fromkeys(pairs)).encode("ascii")
+    words = ("--literal-pathspecs", "diff-tree", "--stdin", "-r", *_PLAIN, *options, "--")
+    return repository.git.run(*words, *map(os.fsdecode, paths), data=data).out
 
 
 def _compare_trees(repository: Repository, old: str, new: str) -> list[PathDifference] | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from types import NoneType
 
 from gitckpt.model import arguments, ids, times
 from gitckpt.model.arguments import as_strings, require_no_surrogates, require_text, require_type
-from gitckpt.model.checkpoint import IMPORT, PHASE, WITHIN, Checkpoint
+from gitckpt.model.checkpoint import IMPORT, PHASE, SAFETY, WITHIN, Checkpoint
+from gitckpt.model.errors import UsageError
 from gitckpt.model.phase import NOT_PHASES, split_label
 from gitckpt.model.values import dataclass
 
@@ -126,9 +128,13 @@ class Query:
     limit: int | None = None  # of results, newest first
     skip: int | None = None  # number of newest results to leave out
     label: str | None = None  # `{phase}-{status}`
+    agent: str | None = None  # the name of the agent that made them
+    branch: str | None = None  # with or without `refs/heads/`
+    grep: str | None = None  # regular expression that matches in the message, in any case
+    safety: bool = True  # whether to include the safety checkpoints of restores
 
     def __post_init__(self) -> None:
-        for name in ("run", "git_sha", "phase", "status", "label"):
+        for name in ("run", "git_sha", "phase", "status", "label", "agent", "branch", "grep"):
             require_text(name, getattr(self, name), may_be_none=True)
             require_no_surrogates(name, getattr(self, name))
         if self.git_sha:
@@ -140,6 +146,9 @@ class Query:
                 object.__setattr__(self, name, min(number, _MOST))
         for name in ("in_run", "by_agent"):
             require_type(name, getattr(self, name), (bool, NoneType), "True or False")
+        require_type("safety", self.safety, bool, "True or False")
+        if self.grep is not None:
+            compile_message_pattern(self.grep)
         for name in ("runs", "ids", "triggers"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, as_strings(name, getattr(self, name)))
@@ -147,10 +156,22 @@ class Query:
                     require_no_surrogates(name, member)
 
 
+def compile_message_pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text, re.IGNORECASE)
+    except (re.error, OverflowError, RecursionError) as error:
+        hint = "put a backslash before characters such as ( [ * + ? to find them as they are"
+        raise UsageError(f"{text!r:.60} is no regular expression: {error}", hint=hint) from None
+
+
+def has_match(pattern: str, text: str | None) -> bool:
+    return text is not None and compile_message_pattern(pattern).search(text) is not None
+
+
 FIELDS = tuple(CheckpointInfo.__slots__)
 # Columns of a row: the entry, its phase's name and status, and the sort rank.
 COLUMNS = (*FIELDS, "name", "status", "rank")
-ID_BYTES = "id_bytes"  # the SQL function of that name
+ID_BYTES, HAS_MATCH = "id_bytes", "has_match"  # SQL functions
 
 # Jumps from run to run in the index, without reading all checkpoints of each run.
 _EACH_RUN = """
@@ -249,6 +270,9 @@ def build_sql_condition(query: Query) -> tuple[str, list[Value]]:
         ("label = ?", query.label),
         ("status = ?", query.status),
         ("trigger = ?", trigger),
+        ("agent = ?", query.agent),
+        ("branch = ?", query.branch and query.branch.removeprefix("refs/heads/")),
+        (f"{HAS_MATCH}(?, message)", query.grep),
     ):
         if condition in _LITERAL and isinstance(value, str) and value.isascii() and value.isalpha():
             # A literal: SQLite uses partial indexes for nothing else.
@@ -256,6 +280,8 @@ def build_sql_condition(query: Query) -> tuple[str, list[Value]]:
         elif value is not None:
             conditions.append(condition)
             sql_values.append(value)
+    if not query.safety:
+        conditions.append(f"trigger <> '{SAFETY}'")
     for null_column, must_be_set in (("run", query.in_run), ("agent", query.by_agent)):
         if must_be_set is not None:
             conditions.append(f"{null_column} IS {'NOT ' if must_be_set else ''}NULL")

@@ -92,6 +92,7 @@ def connect_to_cache(path: str) -> Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.create_function(entry.ID_BYTES, 1, entry.to_id_bytes, deterministic=True)
+        connection.create_function(entry.HAS_MATCH, 2, entry.has_match, deterministic=True)
         # The file is new, or another version of gitckpt made it.
         if connection.execute("PRAGMA user_version").fetchone()[0] != _SCHEMA_VERSION:
             version = f"PRAGMA user_version = {_SCHEMA_VERSION:d};"

@@ -176,6 +176,11 @@ class TestConditions:
             ),
             (Query(by_agent=True), " WHERE agent IS NOT NULL", []),
             (Query(by_agent=False), " WHERE agent IS NULL", []),
+            (Query(agent="claude"), " WHERE agent = ?", ["claude"]),
+            (Query(branch="main"), " WHERE branch = ?", ["main"]),
+            (Query(branch="refs/heads/a/b"), " WHERE branch = ?", ["a/b"]),
+            (Query(grep="a+"), " WHERE has_match(?, message)", ["a+"]),
+            (Query(safety=False), " WHERE trigger <> 'safety'", []),
             (Query(phase="plan"), " WHERE name = ?", ["plan"]),
             (Query(label="plan-failed"), " WHERE label = ?", ["plan-failed"]),
             (
@@ -246,7 +251,16 @@ class TestQueries:
         [
             *(
                 ({name: 7}, f"{name}: must be a string, not 7")
-                for name in ("run", "git_sha", "phase", "status", "label")
+                for name in (
+                    "run",
+                    "git_sha",
+                    "phase",
+                    "status",
+                    "label",
+                    "agent",
+                    "branch",
+                    "grep",
+                )
             ),
             ({"git_sha": "HEAD"}, "'HEAD' is not the full oid of a commit"),
             *(

@@ -31,7 +31,7 @@ class TestFilters:
         return [first, second]
 
     def test_each(self, store: Store, commits: list[str]) -> None:
-        since = store.read(nth(5)).time
+        since, branch = store.read(nth(5)).time, f"refs/heads/{store.read(nth(5)).branch}"
         expected = {
             Query(): [7, 6, 5, 4, 3, 2, 1],
             Query(run="20270115-080001-one"): [3, 2, 1],
@@ -49,6 +49,16 @@ class TestFilters:
             Query(status=""): [],
             Query(since=since): [7, 6, 5],
             Query(since=since + 1): [7, 6],
+            Query(until=since): [5, 4, 3, 2, 1],
+            Query(in_run=False): [6, 5, 4],
+            Query(triggers=("step",)): [5],
+            Query(agent="a:b"): [5],
+            Query(agent="a"): [],
+            Query(branch=branch, safety=False): [7, 6, 5, 4, 3, 2, 1],
+            Query(branch="refs/heads/other"): [],
+            Query(grep="HEL+o$"): [5],
+            Query(grep=""): [5],
+            Query(grep="hi"): [],
             Query(limit=2): [7, 6],
             Query(limit=0): [],
             Query(
