@@ -119,3 +119,22 @@ def refuse_run_and_track(run: str | None, track: str | None) -> None:
 def require_one_of(kind: str, value: str | None, names: Iterable[str]) -> None:
     if value is not None and value not in names:
         raise UsageError(f"there is no {kind} {value!r}", hint=f"use one of {', '.join(names)}")
+
+
+def path_from_top(worktree: str | None, path: str) -> bytes:
+    """Return a path relative to the worktree's top; b"." is the top itself."""
+    if not path:  # an unset variable of a script; git refuses it as well
+        hint = "name . for this directory, or no path to restore everything"
+        raise UsageError("a path is empty", hint=hint)
+    if worktree is None:
+        return os.fsencode(path)
+    # Resolve symbolic links on the way to the top; below the top, a link is a path to restore.
+    worktree_top = os.path.realpath(worktree)
+    *parts, last = os.path.normpath(os.path.join(os.path.realpath(os.getcwd()), path)).split(os.sep)
+    for part_count in range(1, len(parts) + 1):
+        if os.path.realpath(os.sep.join(parts[:part_count]) or os.sep) == worktree_top:
+            return os.fsencode(os.sep.join([*parts[part_count:], last]))
+    if os.path.realpath(os.sep.join([*parts, last])) == worktree_top:
+        return b"."
+    problem = f"{path} is outside of the worktree {worktree}"
+    raise UsageError(problem, hint="name paths inside of the worktree")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gitckpt.store.audit.doctor import Diagnosis
     from gitckpt.store.audit.verification import Report
     from gitckpt.store.config.settings import Loosening
+    from gitckpt.store.history.files import Match, StoredFile
     from gitckpt.store.history.log import LogItem
     from gitckpt.store.hooks.installation import Installation
     from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
@@ -263,26 +264,25 @@ class Store:
         fold: str | None = None,
         paths: Sequence[_Path] = (),
         start: Sequence[CheckpointInfo] = (),
-        safety: bool = False,
     ) -> Sequence[LogItem]:
         """List checkpoints, newest first, with what each changed against the one before it.
 
         The one before is of the same run or worktree. `query.limit` counts items of the log.
 
         Args:
-            query: which checkpoints to list.
+            query: which checkpoints to list; without `safety`, none of these is compared with.
             fold: "runs" lists a run as one item, and "turns" each turn of an agent.
             paths: files and directories, relative to the top; list only what changed in these.
             start: list these checkpoints, and those before them in their runs or worktrees.
-            safety: whether to list the safety checkpoints of restores.
         """
         from gitckpt.store.history.log import Log
         from gitckpt.store.records.entry import Query
 
-        log, raw_paths = Log(self._checkpoints, with_safety=safety), _encode_paths(paths or ["."])
-        raw_paths = raw_paths if paths else []
-        entries = _require_entries(start)
-        items = log.list_items(query or Query(), fold=fold, paths=raw_paths, starts=entries)
+        log, raw_paths = (
+            Log(self._checkpoints, query or Query()),
+            _encode_paths(paths) if paths else [],
+        )
+        items = log.list_items(fold=fold, paths=raw_paths, starts=_require_entries(start))
         log.compare(items, raw_paths)
         return items
 
@@ -291,10 +291,47 @@ class Store:
     ) -> Sequence[bytes]:
         """Return what `git diff-tree` prints of each item of a log, such as with "-p"."""
         from gitckpt.store.history.log import Log
+        from gitckpt.store.records.entry import Query
 
         options = arguments.as_command_words("options", options)
         raw_paths = _encode_paths(paths) if paths else []
-        return Log(self._checkpoints).format_changes(items, options, raw_paths)
+        return Log(self._checkpoints, Query()).format_changes(items, options, raw_paths)
+
+    def files(
+        self, checkpoint: Checkpoint | str, path: _Path = ".", *, recursive: bool = False
+    ) -> Sequence[StoredFile]:
+        """List a directory of a checkpoint, or one file; `path` is relative to the top.
+
+        Raises NotFoundError.
+        """
+        from gitckpt.store.history import files
+
+        store, (raw_path,) = self._checkpoints, _encode_paths([path])
+        return files.list_files(store, self._resolve(checkpoint), raw_path, recursive=recursive)
+
+    def grep(
+        self,
+        pattern: str,
+        entries: Sequence[CheckpointInfo] | None = None,
+        *,
+        paths: Sequence[_Path] = (),
+        options: Sequence[str] = (),
+    ) -> Sequence[Match]:
+        """Search the files of checkpoints, by default of the newest 20 of this worktree.
+
+        `paths` are relative to the top; `options` are options of `git grep`, such as "-i". The same
+        content at the same path is searched once. Raises UsageError for an invalid pattern.
+        """
+        from gitckpt.store.history import files
+
+        arguments.require_path("pattern", pattern, as_text=True)
+        chosen = _require_entries(entries) if entries is not None else None
+        chosen = files.newest_here(self._checkpoints) if chosen is None else chosen
+        raw_paths, words = (
+            _encode_paths(paths) if paths else [],
+            arguments.as_command_words("options", options),
+        )
+        return files.grep(self._checkpoints, pattern, chosen, paths=raw_paths, options=words)
 
     # Runs
 

@@ -99,24 +99,24 @@ def _print_states(store: Store, old: Checkpoint, new: Checkpoint) -> None:
     for change in changes:
         pointer, old_and_new = change.pointer, (change.old, change.new)
         if change.is_added:
-            terminal.out(f"+ {pointer} = {_value_text(change.new)}")
+            terminal.out(f"+ {pointer} = {value_text(change.new)}")
         elif change.is_removed:
-            terminal.out(f"- {pointer} = {_value_text(change.old)}")
+            terminal.out(f"- {pointer} = {value_text(change.old)}")
         elif all(type(value) is str for value in old_and_new) and max(map(len, old_and_new)) > 60:
             terminal.out(f"~ {pointer}:")
             old_and_new_lines = change.old.splitlines(), change.new.splitlines()
             for line in list(difflib.unified_diff(*old_and_new_lines, lineterm="", n=2))[2:]:
                 terminal.out(f"    {line}")
         else:
-            terminal.out(f"~ {pointer}: {_value_text(change.old)} -> {_value_text(change.new)}")
+            terminal.out(f"~ {pointer}: {value_text(change.old)} -> {value_text(change.new)}")
 
 
-def _value_text(value: Any) -> str:
+def value_text(value: Any) -> str:
     if isinstance(value, dict):
-        entries = (f"{_value_text(key)}: {_value_text(item)}" for key, item in value.items())
+        entries = (f"{value_text(key)}: {value_text(item)}" for key, item in value.items())
         return f"{{{', '.join(entries)}}}"
     if isinstance(value, list):
-        return f"[{', '.join(map(_value_text, value))}]"
+        return f"[{', '.join(map(value_text, value))}]"
     if isinstance(value, bytes):
         return f"base64 {base64.b64encode(value).decode('ascii')}"
     if value is None or isinstance(value, (str, bool, int)):

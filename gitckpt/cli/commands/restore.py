@@ -7,7 +7,6 @@ import os
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import times
-from gitckpt.model.errors import UsageError
 from gitckpt.model.ids import SHORT
 
 TYPE_CHECKING = False
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
     from gitckpt.store.restore.restorer import RestoreResult
     from gitckpt.store.restore.undo import UndoStep
-    from gitckpt.store.store import Store
 
     Warn: TypeAlias = Callable[[Sequence[str]], None]
 
@@ -48,7 +46,9 @@ def restore_files(
     warn = _make_warn_once()
     with open_store(to_capture=True) as store:
         checkpoint = store.read(store.find(ids[0]))
-        only_paths = [_path_from_top(store, path) for path in (*ids[1:], *(paths or ()))] or None
+        only_paths = [
+            options.path_from_top(store.worktree, path) for path in (*ids[1:], *(paths or ()))
+        ] or None
         with terminal.show_waiting("restoring files"):
             restore_options: Any = {"index": index, "trust": trust, "dry_run": dry_run}
             result = store.restore(checkpoint, only_paths, announce=warn, **restore_options)
@@ -103,24 +103,6 @@ def redo_restore(dry_run: bool = False, as_json: bool = False) -> None:
         with terminal.show_waiting("restoring files"):
             result = store.redo(dry_run=dry_run, announce=warn)
         _print_result(result, warn, "undo", dry_run=dry_run, as_json=as_json)
-
-
-def _path_from_top(store: Store, path: str) -> bytes:
-    if not path:  # an unset variable of a script; git refuses it as well
-        hint = "name . for this directory, or no path to restore everything"
-        raise UsageError("a path is empty", hint=hint)
-    if store.worktree is None:
-        return os.fsencode(path)
-    # Resolve symbolic links on the way to the top; below the top, a link is a path to restore.
-    worktree_top = os.path.realpath(store.worktree)
-    *parts, last = os.path.normpath(os.path.join(os.path.realpath(os.getcwd()), path)).split(os.sep)
-    for part_count in range(1, len(parts) + 1):
-        if os.path.realpath(os.sep.join(parts[:part_count]) or os.sep) == worktree_top:
-            return os.fsencode(os.sep.join([*parts[part_count:], last]))
-    if os.path.realpath(os.sep.join([*parts, last])) == worktree_top:
-        return b"."
-    problem = f"{path} is outside of the worktree {store.worktree}"
-    raise UsageError(problem, hint="name paths inside of the worktree")
 
 
 def _make_warn_once() -> Warn:

@@ -9,7 +9,7 @@ from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model.arguments import join_first, shell_quoted
 from gitckpt.model.document import KEYS
-from gitckpt.model.errors import CkptError, WorktreeError
+from gitckpt.model.errors import CkptError, NotFoundError, WorktreeError
 from gitckpt.model.ids import SHORT
 
 TYPE_CHECKING = False
@@ -21,19 +21,39 @@ _TYPE_TEXTS = {"null": "null", "bytes": "bytes, in base64", "integer": "an integ
 
 
 @options.declare_parameters("""
-[ID]  A checkpoint, run, rev or latest.  [default: latest]
+[ID] [-- PATH…]  A checkpoint, run, rev or latest; with paths, or as ID:PATH, print these files.
+  [default: latest]
 --json  Print one JSON document.
 --raw  Print the stored document, byte for byte.
 --state  Print only the state, as JSON.
 """)
 def show_checkpoint(
-    id_: str = "latest", as_json: bool = False, raw: bool = False, state: bool = False
+    ids: list[str] | None = None,
+    paths: list[str] | None = None,
+    as_json: bool = False,
+    raw: bool = False,
+    state: bool = False,
 ) -> None:
-    """Show the commit, files and state of a checkpoint."""
+    """Show the commit, files and state of a checkpoint, or print one of its files.
+
+    A file is printed byte for byte, and a directory is listed. In ID:PATH, the path is relative to
+    the top of the worktree.
+    """
     problem = "--json, --raw and --state exclude each other"
     options.refuse_if(as_json + raw + state > 1, problem, "give only one of them")
+    hint = "write paths after two dashes: git ckpt show ID -- PATH"
+    options.refuse_if(len(ids or []) > 1, f"show takes one id, not {len(ids or [])}", hint)
+    problem = "--json, --raw and --state print no files"
+    options.refuse_if(paths and as_json + raw + state, problem, "leave out the option or the paths")
     with open_store() as store:
-        checkpoint_id = store.find(id_)
+        checkpoint_id, inner_path = _find_checkpoint_and_path(store, (ids or ["latest"])[0])
+        top_paths = [options.path_from_top(store.worktree, path) for path in paths or ()]
+        if inner_path is not None:
+            top_paths.insert(0, inner_path)
+        if top_paths:
+            for path in top_paths:
+                _print_path(store, checkpoint_id, path)
+            return
         if raw:
             terminal.out_document(store.raw(checkpoint_id))
             return
@@ -45,6 +65,37 @@ def show_checkpoint(
             terminal.out_json(to_json(checkpoint))
             return
         _print_checkpoint(store, checkpoint)
+
+
+def _find_checkpoint_and_path(store: Store, text: str) -> tuple[str, bytes | None]:
+    """Return a checkpoint, and the path in it of an address ID:PATH."""
+    try:
+        return store.find(text), None
+    except NotFoundError as error:
+        # A time in an address has colons as well: `@{11:40}:README`.
+        address, colon, path = text.partition(":")
+        if address.count("{") > address.count("}"):
+            address, colon, path = text.partition("}:")
+            address += "}"
+        if not colon:
+            raise
+        try:
+            checkpoint_id = store.find(address)
+        except NotFoundError:
+            raise error from None
+    return checkpoint_id, os.path.normpath(os.fsencode(path or "."))
+
+
+def _print_path(store: Store, checkpoint_id: str, path: bytes) -> None:
+    files = store.files(checkpoint_id, path)
+    if [file.path for file in files] != [path] or files[0].kind != "file":
+        from gitckpt.cli.commands.files import print_files
+
+        print_files(store, files)
+        return
+    content = store.file(checkpoint_id, path)
+    with terminal.page():
+        terminal.out_document(content)
 
 
 def _print_checkpoint(store: Store, checkpoint: Checkpoint) -> None:

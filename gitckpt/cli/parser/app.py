@@ -22,7 +22,7 @@ _BY_NAME = inspect.Parameter.KEYWORD_ONLY
 
 # Help and usage errors.
 
-_SYNONYMS = {"ls": "list", "log": "list", "rm": "remove", "delete": "remove", "gc": "expire"}
+_SYNONYMS = {"rm": "remove", "delete": "remove", "gc": "expire"}
 _SYNONYMS |= {"prune": "expire", "checkout": "resume", "recover": "restore", "revert": "undo"}
 _SYNONYMS |= {"status": "list", "create": "save"}
 

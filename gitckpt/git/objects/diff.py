@@ -21,13 +21,19 @@ _MAX_PATHSPECS = 100
 
 
 def list_leaves(
-    repository: Repository, tree: str, paths: Collection[bytes] = (), *, with_trees: bool = False
+    repository: Repository,
+    tree: str,
+    paths: Collection[bytes] = (),
+    *,
+    with_trees: bool = False,
+    recursive: bool = True,
 ) -> list[Leaf]:
     """List the files, links and submodules in a tree, or only at or below `paths`.
 
-    `paths` are literal, not pathspecs. `with_trees` also lists the directories.
+    `paths` are literal, not pathspecs. `with_trees` also lists the directories. If not `recursive`,
+    this lists one level: at `paths`, or in directories that end with a slash there.
     """
-    options = ["-r", *(["-t"] if with_trees else [])]
+    options = [*(["-r"] if recursive else []), *(["-t"] if with_trees else [])]
     if len(paths) <= _MAX_PATHSPECS:
         return _list_tree(repository, options, tree, paths)
     selected_paths, entries = set(paths), _list_tree(repository, options, tree, ())
@@ -221,7 +227,8 @@ def _diff_pairs(
         return b""
     data = "".join(f"{old} {new}\n" for old, new in dict.fromkeys(pairs)).encode("ascii")
     words = ("--literal-pathspecs", "diff-tree", "--stdin", "-r", *_PLAIN, *options, "--")
-    return repository.git.run(*words, *map(os.fsdecode, paths), data=data).out
+    pathspecs = [] if b"" in paths else map(os.fsdecode, paths)
+    return repository.git.run(*words, *pathspecs, data=data).out
 
 
 def _compare_trees(repository: Repository, old: str, new: str) -> list[PathDifference] | None:

@@ -15,7 +15,7 @@ from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.model import budget, phase
 from gitckpt.model.arguments import quote_path
-from gitckpt.model.checkpoint import GUARD, SAFETY, TURN
+from gitckpt.model.checkpoint import GUARD, TURN
 from gitckpt.model.errors import CkptError, InvalidCheckpoint
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store.checkpoints import Checkpoints
@@ -74,9 +74,21 @@ def has_files(entry: CheckpointInfo) -> bool:
 
 def files_name(entry: CheckpointInfo) -> str:
     """Return a name by which git finds the tree of the files; "" for no files at all."""
-    if entry.tree is not None:
-        return f"{entry.tree}:files"
+    return f"{entry.tree}:files" if entry.tree is not None else _commit_name(entry)
+
+
+def _commit_name(entry: CheckpointInfo) -> str:
     return f"{entry.git_sha}^{{tree}}" if entry.git_sha else ""
+
+
+def _compared_names(entry: CheckpointInfo, previous: CheckpointInfo | None) -> tuple[str, str]:
+    """Return the names of the trees by which to compare a checkpoint with the one before it."""
+    if previous is None:
+        return _commit_name(entry), files_name(entry)
+    if not entry.examined:
+        # Nobody looked at the worktree: only what was committed since is known.
+        return _commit_name(previous), _commit_name(entry)
+    return files_name(previous), files_name(entry)
 
 
 class Listing:
@@ -108,55 +120,55 @@ class Listing:
             pass
         return self.entries
 
-    def find_previous(self, *, with_safety: bool) -> dict[str, CheckpointInfo]:
+    def find_previous(self) -> dict[str, CheckpointInfo]:
         """Map the id of each entry read so far to the one before it, if that has been read."""
-        of_run: dict[str, CheckpointInfo] = {}
-        of_worktree: dict[str, CheckpointInfo] = {}
+        # By run or worktree: the last one whose files were captured, and the last one of all.
+        captured: dict[str | None, CheckpointInfo] = {}
+        last: dict[str | None, CheckpointInfo] = {}
         previous: dict[str, CheckpointInfo] = {}
         for entry in reversed(self.entries):
             key = self.keys[entry.id]
-            before = of_run.get(entry.run) if entry.run is not None else None
-            before = before or of_worktree.get(key)
-            if before is not None:
-                previous[entry.id] = before
-            if has_files(entry) and (with_safety or entry.trigger != SAFETY):
-                of_worktree[key] = entry
-                if entry.run is not None:
-                    of_run[entry.run] = entry
+            for found in (captured, last) if entry.examined else (last,):
+                before = found.get(entry.run) if entry.run is not None else None
+                before = before or found.get(key)
+                if before is not None:
+                    previous[entry.id] = before
+                    break
+            if has_files(entry):
+                names = (key,) if entry.run is None else (key, entry.run)
+                last |= dict.fromkeys(names, entry)
+                captured |= dict.fromkeys(names if entry.examined else (), entry)
         return previous
 
 
 class Log:
-    """Read the log of a store.
+    """Read the log of a store; safety checkpoints are ignored unless `query.safety`."""
 
-    Args:
-        with_safety: whether safety checkpoints of restores count.
-    """
-
-    def __init__(self, store: Checkpoints, *, with_safety: bool = False) -> None:
+    def __init__(self, store: Checkpoints, query: Query) -> None:
         self._store, self._repository = store, store.repository
-        self._with_safety = with_safety
+        self._query = query
+        self._everything: Listing | None = None  # with the entries that the query leaves out
         self._empty_tree = empty_tree_oid(store.repository.object_format)
         self._trees: dict[str, str | None] = {"": self._empty_tree}
 
     def list_items(
         self,
-        query: Query,
         *,
         fold: str | None = None,
         paths: Sequence[bytes] = (),
         starts: Sequence[CheckpointInfo] = (),
     ) -> list[LogItem]:
-        """Return the items of a log, not compared yet; `query.limit` counts items.
+        """Return the items of a log, not compared yet; the query's limit counts items.
 
         Args:
-            query: which checkpoints.
             fold: `RUNS` or `TURNS`.
             paths: list only checkpoints in which one of these paths changed.
             starts: begin at these checkpoints, and go back in their runs or worktrees.
         """
-        limit = query.limit
-        listing = Listing(self._store, replace(query, limit=None))
+        limit, query = self._query.limit, replace(self._query, limit=None)
+        listing = Listing(self._store, query)
+        if query == Query(safety=query.safety):
+            self._everything = listing
         if paths:
             return self._list_changed(listing, paths, starts, limit)
         items: dict[object, LogItem] = {}
@@ -171,13 +183,12 @@ class Log:
             if limit is not None and len(items) >= limit and not starts:
                 break
         chosen = dict(list(items.items())[:limit])
-        self._complete_folded(chosen, query, is_before)
+        self._complete_folded(chosen, is_before)
         return list(chosen.values())
 
     def _make_filter(
         self, listing: Listing, starts: Sequence[CheckpointInfo]
     ) -> Callable[[CheckpointInfo], bool]:
-        hides_safety = not self._with_safety
         local = LocalCheckpoints.read(self._repository, [entry.id for entry in starts])
         worktrees = {
             entry.id: local.find_worktree_key(entry.id) or f"branch {entry.branch}"
@@ -192,14 +203,13 @@ class Log:
                 in_worktree = start.run is None and listing.keys[entry.id] == worktrees[start.id]
                 if start.id in begun and (in_run or in_worktree):
                     return True
-            return not starts and not (hides_safety and entry.trigger == SAFETY)
+            return not starts
 
         return is_before
 
     def _complete_folded(
         self,
         items: Mapping[object, LogItem],
-        query: Query,
         is_before: Callable[[CheckpointInfo], bool],
     ) -> None:
         folded = [item for item in items.values() if item.folded]
@@ -207,7 +217,7 @@ class Log:
             return
         fold, runs = folded[0].folded, {str(item.newest.run) for item in folded}
         entries: dict[object, list[CheckpointInfo]] = {}
-        for entry in self._store.list(replace(query, runs=list(runs), limit=None)):
+        for entry in self._store.list(replace(self._query, runs=list(runs), limit=None)):
             if is_before(entry):
                 entries.setdefault(_fold_key(entry, fold), []).append(entry)
         for key, item in items.items():
@@ -228,39 +238,30 @@ class Log:
         previous, found = self._find_previous(candidates), list[LogItem]()
         for start in range(0, len(candidates), _MOST_AT_ONCE):
             portion = [entry for entry in candidates[start:][:_MOST_AT_ONCE] if has_files(entry)]
-            pairs = [(entry, previous.get(entry.id)) for entry in portion]
-            sides = [*portion, *(before for _, before in pairs if before is not None)]
-            objects = self.find_objects(sides, paths)
-            for entry, before in pairs:
+            names = {entry.id: _compared_names(entry, previous.get(entry.id)) for entry in portion}
+            unique = list(dict.fromkeys(name for pair in names.values() for name in pair))
+            in_trees = find_in_trees(self._repository, unique, paths)
+            objects = dict(zip(unique, in_trees, strict=True))
+            for entry in portion:
                 if limit is not None and len(found) >= limit:
                     return found
-                old = objects[before.id] if before is not None else self._in_commit(entry, paths)
-                if old != objects[entry.id]:
-                    found.append(LogItem([entry], previous=before))
+                old, new = names[entry.id]
+                if objects[old] != objects[new]:
+                    found.append(LogItem([entry], previous=previous.get(entry.id)))
         return found
 
-    def _in_commit(self, entry: CheckpointInfo, paths: Sequence[bytes]) -> list[str | None]:
-        return find_in_trees(self._store, [f"{entry.git_sha}^{{tree}}"], paths)[0]
-
-    def find_objects(
-        self, entries: Iterable[CheckpointInfo], paths: Sequence[bytes]
-    ) -> dict[str, list[str | None]]:
-        """Map ids of checkpoints to the oid of each path in their files, None if missing."""
-        names = {entry.id: files_name(entry) for entry in entries}
-        unique = list(dict.fromkeys(names.values()))
-        objects = dict(zip(unique, find_in_trees(self._store, unique, paths), strict=True))
-        return {id_: objects[name] for id_, name in names.items()}
-
     def _find_previous(self, entries: Sequence[CheckpointInfo]) -> dict[str, CheckpointInfo]:
-        # Among all checkpoints: those that a query leaves out count as well.
         if not entries:
             return {}
-        listing = Listing(self._store, Query(until=max(entry.time for entry in entries)))
-        previous: dict[str, CheckpointInfo] = {}
-        while listing.read_more():
-            previous = listing.find_previous(with_safety=self._with_safety)
-            if all(entry.id in previous for entry in entries):
-                break
+        # Among all checkpoints: those that the query leaves out count as well.
+        if self._everything is None:
+            until = max(entry.time for entry in entries)
+            query = Query(until=until, safety=self._query.safety)
+            self._everything = Listing(self._store, query)
+        listing = self._everything
+        previous = listing.find_previous()
+        while any(entry.id not in previous for entry in entries) and listing.read_more():
+            previous = listing.find_previous()
         return previous
 
     # What changed
@@ -271,10 +272,9 @@ class Log:
             self._choose_sides(item)
         comparable = [item for item in items if item.after is not None]
         self._set_previous(comparable)
-        names = [
-            (self._old_name(item), files_name(item.after or item.newest)) for item in comparable
-        ]
-        self._resolve_trees([name for pair in names for name in pair])
+        names = [_compared_names(item.after or item.newest, item.previous) for item in comparable]
+        self._resolve([name for pair in names for name in pair])
+        self._resolve([name for item in comparable for name in _raw_names(item)])
         counter = diff.DiffCounter(self._repository, budget.SNAPSHOT)
         pairs: dict[Trees, list[LogItem]] = {}
         for item, (old_name, new_name) in zip(comparable, names, strict=True):
@@ -296,6 +296,7 @@ class Log:
 
     def _choose_sides(self, item: LogItem) -> None:
         with_files = [entry for entry in item.entries if has_files(entry)]
+        with_files = [entry for entry in with_files if entry.examined] or with_files
         if item.after is None and with_files:
             item.after = with_files[0]
         if item.after is None:
@@ -310,13 +311,7 @@ class Log:
         for item in items:
             item.previous = item.previous or previous.get(item.entries[-1].id)
 
-    def _old_name(self, item: LogItem) -> str:
-        if item.previous is not None:
-            return files_name(item.previous)
-        commit = item.entries[-1].git_sha
-        return f"{commit}^{{tree}}" if commit else ""
-
-    def _resolve_trees(self, names: Iterable[str]) -> None:
+    def _resolve(self, names: Iterable[str]) -> None:
         missing = [name for name in dict.fromkeys(names) if name not in self._trees]
         infos = self._repository.cat_file.list_infos(missing)
         for name, info in zip(missing, infos, strict=True):
@@ -327,8 +322,8 @@ class Log:
         commit = item.entries[-1].git_sha
         old = (item.previous.tree, item.previous.git_sha) if item.previous else (None, commit)
         new = (item.after.tree, item.after.git_sha) if item.after else old
-        names = [f"{side[0] or self._empty_tree}:raw" for side in (old, new)]
-        if len({info and info[0] for info in self._repository.cat_file.list_infos(names)}) == 1:
+        old_raw, new_raw = (self._trees[name] if name else None for name in _raw_names(item))
+        if old_raw == new_raw:
             return trees
         try:
             arguments = self._repository, self._store.objects, old, new
@@ -389,6 +384,12 @@ def _fold_key(entry: CheckpointInfo, fold: str | None) -> object:
     return entry.run
 
 
+def _raw_names(item: LogItem) -> list[str]:
+    # Of copies of files whose bytes git would not store, such as other line ends.
+    sides = (item.previous, item.after)
+    return [f"{side.tree}:raw" if side is not None and side.tree else "" for side in sides]
+
+
 def _has_same_state(item: LogItem) -> bool:
     # A run begins without a state.
     return item.previous is not None and item.previous.run == item.newest.run
@@ -418,10 +419,9 @@ def _parents(path: str) -> Iterable[str]:
 
 
 def find_in_trees(
-    store: Checkpoints, names: Sequence[str], paths: Sequence[bytes]
+    repository: Repository, names: Sequence[str], paths: Sequence[bytes]
 ) -> list[list[str | None]]:
     """Return the oid of each path in each tree; "" names no tree, b"" is the tree itself."""
-    repository = store.repository
     if any(b"\n" in path for path in paths):  # git reads one name from each line
         return [[_find_slowly(repository, name, path) for path in paths] for name in names]
     texts = [os.fsdecode(path) for path in paths]
