@@ -39,6 +39,7 @@ COMMANDS = [
     "guard",
     "watch",
     "rescue",
+    "report",
     "cancel",
     "remove",
     "expire",

@@ -382,7 +382,8 @@ class DiffCounter:
         try:
             if item[1] != "tree":
                 raise encoding.MalformedTree(f"the object is a {item[1]}")
-            return encoding.decode_tree(item[2], self._repository.object_format)
+            raw_entries = decode_raw_tree(item[2], self._repository.object_format)
+            return {name: (mode, oid.hex()) for name, (mode, oid) in raw_entries.items()}
         except encoding.MalformedTree as error:
             self._flaws[tree] = str(error)
             return {}

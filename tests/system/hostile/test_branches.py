@@ -359,6 +359,7 @@ CALLS: dict[str, list[list[str]]] = {
     "guard": [["--shell", "bash"]],
     "watch": [["--", "true"]],
     "rescue": [[], ["--json"]],
+    "report": [["-o", "report.html"], ["latest", "-o", "report.html", "--force"]],
     "cancel": [["work"]],
     "remove": [["latest"]],
     "expire": [["--dry-run"], []],

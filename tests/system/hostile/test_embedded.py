@@ -43,6 +43,7 @@ WORDS = {
     "watch": ["--", "true"],
     "show": ["latest"],
     "diff": ["latest"],
+    "report": ["-o", "report.html"],
     "restore": ["latest"],
     "remove": ["latest"],
     "export": ["latest", "--format", "forge"],

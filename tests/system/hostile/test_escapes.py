@@ -103,6 +103,7 @@ CALLS: dict[str, list[list[str]]] = {
     "guard": [["--shell", ARGUMENT], ["--", ARGUMENT]],
     "watch": [["--every", ARGUMENT], ["--", ARGUMENT]],
     "rescue": [[], ["--json"], [ARGUMENT]],
+    "report": [["-o", "report.html", "--force"], [ARGUMENT, "-o", ARGUMENT], ["--since", ARGUMENT]],
     "cancel": [[FREE_RUN], [ARGUMENT]],
     "remove": [[THIRD], [ARGUMENT]],
     "expire": [

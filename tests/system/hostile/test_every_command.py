@@ -44,6 +44,7 @@ CALLS: dict[str, list[str]] = {
     "turns": ["turns", "turns {run}", "turns --json"],
     "guard": ["guard -- true"],
     "watch": ["watch -- true"],
+    "report": ["report -o report.html", "report {run} -o run.html", "report {bad} -o bad.html"],
     "rescue": ["rescue", "rescue --json", "rescue {bad} --into rescued"],
     "resume": [
         "resume",
