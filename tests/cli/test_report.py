@@ -227,7 +227,7 @@ def test_large_changes_are_cut(
         store.save("d-complete", {})
     page = read_report(ckpt, main_checkout)
     assert page.count("circle") == 2
-    assert "Only the newest checkpoints are on this page." in page.text
+    assert "2 older checkpoints are not on this page." in page.text
     assert "more lines of the diff are not shown" in page.text
     assert len(page.source) < 150_000
     monkeypatch.setattr(contents, "MOST", 10)

@@ -37,27 +37,26 @@ def write_report(
     options.refuse_if(os.path.lexists(path) and not force, f"{output} exists already", hint)
     options.refuse_if(os.path.isdir(path), f"{output} is a directory", "name a file in it")
     with open_store() as store:
-        from gitckpt.cli.report import contents, page
+        from gitckpt.cli.report import page
         from gitckpt.git import dates
         from gitckpt.git.files import regular
         from gitckpt.store.records.entry import Query
 
         query = _choose(store, address) if address is not None else Query()
         start = dates.parse_instant(since) if since is not None else None
-        query = replace(query, since=start, safety=False, limit=contents.MOST)
+        query = replace(query, since=start, safety=False)
         with terminal.show_waiting("writing the report"):
-            is_cut = len(store.list(replace(query, limit=contents.MOST + 1))) > contents.MOST
             place = os.path.basename(store.worktree or os.getcwd())
             title = f"{place}: {address}" if address is not None else place
-            document = page.render(store, query, title=title, is_cut=is_cut)
+            document, left_out = page.render(store, query, title)
     try:
         regular.write(path, document)
     except OSError as error:
         hint = "choose another file: -o FILE"
         raise WorktreeError(f"cannot write {output}: {error.strerror}", hint=hint) from None
-    if is_cut:
-        newest = f"the page has the newest {contents.MOST:,} checkpoints"
-        terminal.remark(f"{newest}; to choose others: git ckpt report RUN, or --since")
+    if left_out:
+        older = f"{left_out:,} older checkpoints are not on the page"
+        terminal.remark(f"{older}; to choose some: git ckpt report RUN, or --since")
     terminal.out_path(str(output))
 
 

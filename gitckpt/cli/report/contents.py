@@ -1,4 +1,4 @@
-"""Collect what a report shows: sections of groups of checkpoints, each with its changes."""
+"""Collect the sections of a report: checkpoints by phase, turn or day."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from gitckpt.model import ids, jsonable, phase, times
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, WATCH
 from gitckpt.model.errors import CkptError
-from gitckpt.model.values import dataclass, field
+from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store import secrets
-from gitckpt.store.records.entry import Query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.model.jsonable import StateChange
     from gitckpt.store.history.log import LogItem
-    from gitckpt.store.records.entry import CheckpointInfo
+    from gitckpt.store.records.entry import CheckpointInfo, Query
     from gitckpt.store.runs.summary import History, RunInfo
     from gitckpt.store.store import Store
 
@@ -40,7 +39,7 @@ _OPTIONS = ("-p", "--no-renames", "--submodule=short")
 
 
 @dataclass(slots=True)
-class Change:
+class ReportedChange:
     """One checkpoint, with what it changed against the one before it."""
 
     entry: CheckpointInfo
@@ -93,7 +92,7 @@ class Group:
     title: str
     status: str = ""
     facts: list[tuple[str, str]] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)  # oldest first
+    changes: list[ReportedChange] = field(default_factory=list)  # oldest first
 
 
 @dataclass(slots=True)
@@ -108,16 +107,16 @@ class Section:
     cost: float = 0.0  # US dollars
 
     @property
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[ReportedChange]:
         return [change for group in self.groups for change in group.changes]
 
 
 def collect(store: Store, query: Query) -> list[Section]:
-    """Return the sections of a report, the one with the newest checkpoint first."""
-    items = store.log(query)
+    """Return the sections of the newest checkpoints, the newest section first."""
+    items = store.log(replace(query, limit=MOST))
     changes = [_make_change(store, item) for item in items]
     _add_patches(store, changes)
-    by_run: dict[str | None, list[Change]] = {}
+    by_run: dict[str | None, list[ReportedChange]] = {}
     for change in changes:
         by_run.setdefault(change.entry.run, []).insert(0, change)
     runs = {run.run: run for run in store.runs()} if set(by_run) - {None} else {}
@@ -127,9 +126,9 @@ def collect(store: Store, query: Query) -> list[Section]:
 # Checkpoints
 
 
-def _make_change(store: Store, item: LogItem) -> Change:
+def _make_change(store: Store, item: LogItem) -> ReportedChange:
     entry = item.newest
-    change = Change(entry, item, state=list(_state_lines(item.state)))
+    change = ReportedChange(entry, item, state=list(_state_lines(item.state)))
     change.facts = [("commit", entry.git_sha[: ids.SHORT]), ("branch", entry.branch or "")]
     if item.omitted:
         change.facts.append(("not captured", f"{item.omitted:,} paths"))
@@ -143,7 +142,7 @@ def _make_change(store: Store, item: LogItem) -> Change:
     return change
 
 
-def _add_details(change: Change, checkpoint: Checkpoint) -> None:
+def _add_details(change: ReportedChange, checkpoint: Checkpoint) -> None:
     entry = change.entry
     change.errors = [_text(error, _TEXT) for error in checkpoint.errors]
     attempt = checkpoint.attempt
@@ -218,7 +217,7 @@ def _decode(data: bytes) -> str:
 # Patches
 
 
-def _add_patches(store: Store, changes: Sequence[Change]) -> None:
+def _add_patches(store: Store, changes: Sequence[ReportedChange]) -> None:
     least, most = _PATCH_RANGE
     room = min(max(_ROOM // max(len(changes), 1), least), most)
     shown = []
@@ -235,7 +234,7 @@ def _add_patches(store: Store, changes: Sequence[Change]) -> None:
             _set_patch(change, patch, room)
 
 
-def _set_patch(change: Change, patch: bytes, room: int) -> None:
+def _set_patch(change: ReportedChange, patch: bytes, room: int) -> None:
     # A prefix of a line, such as "-", would hide the lines of a private key from the search.
     hits = secrets.find_hits(re.sub(rb"(?m)^[-+]", b" ", patch))
     text = _decode(secrets.mask_bytes(patch, hits)).rstrip("\n")
@@ -264,7 +263,7 @@ def _set_patch(change: Change, patch: bytes, room: int) -> None:
 # Runs, phases and turns
 
 
-def _make_section(store: Store, run: RunInfo | None, changes: list[Change]) -> Section:
+def _make_section(store: Store, run: RunInfo | None, changes: list[ReportedChange]) -> Section:
     if run is None:
         name = changes[0].entry.run  # a run whose checkpoints are damaged has no summary
         section = Section(name or "Outside of runs", "run" if name else "worktree")
@@ -286,7 +285,7 @@ def _make_section(store: Store, run: RunInfo | None, changes: list[Change]) -> S
     return section
 
 
-def _group(changes: Sequence[Change], title_of: Any) -> list[Group]:
+def _group(changes: Sequence[ReportedChange], title_of: Any) -> list[Group]:
     groups: list[Group] = []
     for change in changes:
         title = str(title_of(change.entry))

@@ -1,4 +1,4 @@
-"""Render a report as one HTML page that loads nothing and runs no script but its own."""
+"""Render a report as one HTML page that loads nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import os
 from collections.abc import Sequence
 
 from gitckpt.cli import terminal
-from gitckpt.cli.report.contents import Section, collect, time_text
+from gitckpt.cli.report import contents
+from gitckpt.cli.report.contents import Section, time_text
 from gitckpt.model import times
 from gitckpt.model.values import dataclass
 from gitckpt.store.records.entry import CheckpointInfo, Query
@@ -34,14 +35,15 @@ class Dot:
     when: str
 
 
-def render(store: Store, query: Query, *, title: str, is_cut: bool) -> bytes:
-    """Return the page with the checkpoints of a query; `is_cut` if older ones are left out."""
+def render(store: Store, query: Query, title: str) -> tuple[bytes, int]:
+    """Return a page of the newest checkpoints, and how many others there are."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, finalize=_make_visible)
     environment.trim_blocks = environment.lstrip_blocks = True
     environment.filters |= {"when": time_text, "clock": _clock}
-    sections = collect(store, query)
+    left_out = max(len(store.list(query)) - contents.MOST, 0)
+    sections = contents.collect(store, query)
     style, script = _read("page.css"), _read("page.js")
     entries = sorted(
         (change.entry for section in sections for change in section.changes),
@@ -55,7 +57,7 @@ def render(store: Store, query: Query, *, title: str, is_cut: bool) -> bytes:
         "made": times.now(),
         "sections": sections,
         "facts": _totals(sections),
-        "is_cut": is_cut,
+        "left_out": left_out,
         "policy": f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)}; "
         "base-uri 'none'; form-action 'none'",
         "lanes": [section.title for section in sections[:_MOST_LANES]],
@@ -63,7 +65,8 @@ def render(store: Store, query: Query, *, title: str, is_cut: bool) -> bytes:
         "dots": (dots := _place_dots(sections, entries)),
         "ticks": dots[:: max(len(dots) // _TICKS, 1)],
     }
-    return environment.from_string(_read("page.html")).render(values).encode("utf-8")
+    text = environment.from_string(_read("page.html")).render(values)
+    return text.encode("utf-8"), left_out
 
 
 def _make_visible(value: object) -> object:
