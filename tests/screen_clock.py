@@ -34,7 +34,7 @@ def replace_world() -> None:
     filesystem.this_host = lambda: filesystem.Host("laptop", "boot", "")
     from gitckpt.store.leases import leases
 
-    leases.DriverLockFiles.is_alive = lambda _, lease, __: lease.pid == DRIVER  # type: ignore[method-assign]
+    setattr(leases.DriverLockFiles, "is_alive", lambda _, lease, __: lease.pid == DRIVER)  # noqa: B010
 
 
 if __name__ == "__main__":

@@ -154,7 +154,7 @@ def _make_running_run(store: Any, leases: Any, attempt: Any, pipeline: Any) -> N
     state = {"loop": {"iterations": 2, "allowed": 10, "cost_usd": 0.42, "max_budget_usd": 5.0}}
     store.record("implement-started", state, attempt=attempt("implement", 1), **details)
     set_clock(6820)  # a lease that is not renewed for a minute is stalled
-    process, os.getpid = os.getpid, lambda: screen_clock.DRIVER  # type: ignore[assignment]
+    process, os.getpid = os.getpid, lambda: screen_clock.DRIVER
     leases.acquire_lease(run, "git ckpt run")
     os.getpid = process
     directory = Path(".git/ckpt/runs") / str(run)

@@ -156,7 +156,7 @@ def _add_details(change: ReportedChange, checkpoint: Checkpoint) -> None:
         "tools": _counts_text(checkpoint.state.get("tools")) if _ends_turn(entry) else "",
         "tokens": _counts_text(change.tokens),
     }
-    change.facts += [(name, str(value)) for name, value in facts.items()]
+    change.facts += [(name, value or "") for name, value in facts.items()]
 
 
 def _begins_turn(entry: CheckpointInfo) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from gitckpt.cli import terminal
 from gitckpt.cli.report import contents
 from gitckpt.cli.report.contents import Section, time_text
-from gitckpt.model import times
+from gitckpt.model import ids, times
 from gitckpt.model.values import dataclass
 from gitckpt.store.records.entry import CheckpointInfo, Query
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gitckpt.store.store import Store
 
 _LEFT, _RIGHT, _LANE = 190, 970, 22  # pixels
-_MOST_LANES, _TICKS = 40, 5
+_MOST_LANES, _TICK = 40, 110
 _LONGEST_GAP = 8  # a longer pause than so many average gaps is drawn shorter
 
 
@@ -49,6 +49,7 @@ def render(store: Store, query: Query, title: str) -> tuple[bytes, int]:
         (change.entry for section in sections for change in section.changes),
         key=lambda entry: entry.time,
     )
+    names = ids.short_run_names(section.title for section in sections if section.kind != "worktree")
     values = {
         "title": title,
         "style": style,
@@ -60,10 +61,10 @@ def render(store: Store, query: Query, title: str) -> tuple[bytes, int]:
         "left_out": left_out,
         "policy": f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)}; "
         "base-uri 'none'; form-action 'none'",
-        "lanes": [section.title for section in sections[:_MOST_LANES]],
+        "lanes": [names.get(section.title, section.title) for section in sections[:_MOST_LANES]],
         "height": _LANE * (min(len(sections), _MOST_LANES) + 1) + 10,
         "dots": (dots := _place_dots(sections, entries)),
-        "ticks": dots[:: max(len(dots) // _TICKS, 1)],
+        "ticks": _choose_ticks(dots),
     }
     text = environment.from_string(_read("page.html")).render(values)
     return text.encode("utf-8"), left_out
@@ -129,6 +130,14 @@ def _place_dots(sections: Sequence[Section], entries: Sequence[CheckpointInfo]) 
         place = round(_LEFT + 10 + x * scale, 1), _LANE * lanes[entry.id] + 12.0
         dots.append(Dot(*place, entry, time_text(entry.time)))
     return dots
+
+
+def _choose_ticks(dots: Sequence[Dot]) -> list[Dot]:
+    ticks: list[Dot] = []
+    for dot in dots:
+        if dot.x < _RIGHT - 80 and (not ticks or dot.x >= ticks[-1].x + _TICK):
+            ticks.append(dot)
+    return ticks
 
 
 def _clock(instant: int) -> str:
