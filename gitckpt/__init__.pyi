@@ -36,6 +36,7 @@ from gitckpt.formats.exporter import ExportResult as ExportResult
 from gitckpt.formats.importer import ImportedFile as ImportedFile
 from gitckpt.formats.importer import Importer as Importer
 from gitckpt.git.contents.bounds import UnsoundSnapshot as UnsoundSnapshot
+from gitckpt.git.objects.diff import FileChange as FileChange
 from gitckpt.git.process import DeadlinePassed as DeadlinePassed
 from gitckpt.git.process import GitError as GitError
 from gitckpt.git.refs import LockHeld as LockHeld
@@ -68,6 +69,13 @@ from gitckpt.store.audit.verification import Report as Report
 from gitckpt.store.config.file import ConfigError as ConfigError
 from gitckpt.store.config.settings import Loosening as Loosening
 from gitckpt.store.error_log import Listener as Listener
+from gitckpt.store.history.bisection import Bisection as Bisection
+from gitckpt.store.history.bisection import BisectResult as BisectResult
+from gitckpt.store.history.files import GrepMatch as GrepMatch
+from gitckpt.store.history.files import StoredFile as StoredFile
+from gitckpt.store.history.log import LogItem as LogItem
+from gitckpt.store.history.whereabouts import FileSource as FileSource
+from gitckpt.store.history.whereabouts import Whereabouts as Whereabouts
 from gitckpt.store.hooks.installation import Installation as Installation
 from gitckpt.store.leases.leases import Lease as Lease
 from gitckpt.store.leases.leases import LeaseHeld as LeaseHeld
@@ -75,6 +83,7 @@ from gitckpt.store.leases.leases import LeaseLost as LeaseLost
 from gitckpt.store.records.entry import CheckpointInfo as CheckpointInfo
 from gitckpt.store.records.entry import Problem as Problem
 from gitckpt.store.records.entry import Query as Query
+from gitckpt.store.records.labels import Labels as Labels
 from gitckpt.store.records.recorder import FilesPruned as FilesPruned
 from gitckpt.store.restore.restorer import Position as Position
 from gitckpt.store.restore.restorer import RestoreResult as RestoreResult

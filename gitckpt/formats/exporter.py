@@ -23,7 +23,7 @@ from gitckpt.model.errors import CkptError, UsageError, WorktreeError
 from gitckpt.model.phase import NOT_PHASES, split_label
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import finder, heads, ref_names
+from gitckpt.store.records import heads, ref_names
 from gitckpt.store.records.entry import CheckpointInfo
 from gitckpt.store.store import Store, checkpoints_of_store
 
@@ -78,7 +78,7 @@ class Exporter:
         require_text("text", text)
         require_text("format", format_)
         detection.require_known_format(format_)
-        run = finder.resolve_run(text, store.repository, store.index)
+        run = store.addresses.find_named_run(text)
         if run is None:
             return [_export_checkpoint(store, store.read(store.find_id(text)), format_)]
         entries = list(reversed(heads.list_run_checkpoints(store.index, store.repository, run)))
@@ -94,7 +94,7 @@ class Exporter:
         require_text("text", text)
         store = self._checkpoints
         is_directory = format in _DIRECTORIES
-        return is_directory and bool(finder.resolve_run(text, store.repository, store.index))
+        return is_directory and bool(store.addresses.find_named_run(text))
 
     def write(self, path: str, exported: ExportResult, *, force: bool = False) -> None:
         """Write the exported file atomically.

@@ -32,10 +32,12 @@ if TYPE_CHECKING:
     from gitckpt.git.worktree.index import PrivateIndex, WorktreeStatus
     from gitckpt.store.config.settings import SettingsReader
     from gitckpt.store.leases.leases import Leases
+    from gitckpt.store.records.addresses import Addresses
     from gitckpt.store.records.draft import CheckpointDetails, SuccessorCheckpoint
     from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
     from gitckpt.store.records.index import Index
     from gitckpt.store.records.keys import KeyClaim
+    from gitckpt.store.records.labels import LabelRefs
     from gitckpt.store.records.recorder import Change, LeaseGuard, ProgressOf
     from gitckpt.store.records.remover import CheckpointRemover
     from gitckpt.store.snapshot.last_capture import CaptureEvidence
@@ -397,14 +399,37 @@ class Checkpoints:
         document = next(self.objects.read([oid]))
         return ref_names.require_document(document, ref, oid)
 
-    def find_id(self, text: str) -> str:
-        from gitckpt.store.records import finder
+    @cached_property
+    def addresses(self) -> Addresses:
+        from gitckpt.store.records.addresses import Addresses
 
-        checkpoint_id = finder.find_id(text, self.repository, self.index, self.find_linked)
+        def run_of(key: str) -> str | None:
+            return self.claim_of_key(key).existing_run()
+
+        return Addresses(
+            self.repository,
+            self.index,
+            linked=self.find_linked,
+            find_tagged=self.labels.find_tagged,
+            run_of=run_of,
+            clock=self.clock,
+        )
+
+    @cached_property
+    def labels(self) -> LabelRefs:
+        from gitckpt.store.records.labels import LabelRefs
+
+        return LabelRefs(self.repository, self.objects, self.refs)
+
+    def find_id(self, text: str) -> str:
+        checkpoint_id = self.addresses.find_checkpoint(text)
+        self.warn_if_replaced(checkpoint_id)
+        return checkpoint_id
+
+    def warn_if_replaced(self, checkpoint_id: str) -> None:
         if self.is_replaced(checkpoint_id):
             error = local_checkpoints.replaced_error(checkpoint_id)
             self._listener.tell(f"{error.message}; to {error.hint}")
-        return checkpoint_id
 
     def list(self, query: Query | None = None) -> Sequence[CheckpointInfo]:
         return self.index.select(query)
@@ -472,7 +497,7 @@ class Checkpoints:
     def make_remover(self) -> CheckpointRemover:
         from gitckpt.store.records.remover import CheckpointRemover
 
-        return CheckpointRemover(self.repository, self.objects, self.refs, self.index)
+        return CheckpointRemover(self.repository, self.objects, self.refs, self.index, self.labels)
 
     def _clear_stale_lock(self, lock: str) -> bool:
         from gitckpt.store.records import heads  # locks are seldom in the way

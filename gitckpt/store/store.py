@@ -28,10 +28,13 @@ if TYPE_CHECKING:
     from gitckpt.store.audit.doctor import Diagnosis
     from gitckpt.store.audit.verification import Report
     from gitckpt.store.config.settings import Loosening
-    from gitckpt.store.history.files import Match, StoredFile
+    from gitckpt.store.history.bisection import Bisection, BisectResult
+    from gitckpt.store.history.files import GrepMatch, StoredFile
     from gitckpt.store.history.log import LogItem
+    from gitckpt.store.history.whereabouts import Whereabouts
     from gitckpt.store.hooks.installation import Installation
     from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
+    from gitckpt.store.records.labels import Labels
     from gitckpt.store.records.recorder import LeaseGuard
     from gitckpt.store.restore.restorer import RestoreResult
     from gitckpt.store.restore.undo import UndoStep
@@ -174,13 +177,20 @@ class Store:
         return self._checkpoints.read_document_bytes(checkpoint_id)
 
     def find(self, text: str) -> str:
-        """Return the id of the checkpoint that a text names.
+        """Return the id of the checkpoint that an address names.
 
-        `text` is a git revision (for a checkpoint of that commit), "latest" (in this worktree),
-        "latest:any", or at least 4 characters of the id of a checkpoint or run (for its newest
-        checkpoint). Raises NotFoundError or AmbiguousError.
+        `text` is at least 4 characters of an id, a run or part of its name (for its newest
+        checkpoint), a git revision (for a checkpoint of that commit), "latest" (in this worktree),
+        "latest:any", `latest~3`, `@{20m}`, `@{yesterday 18:00}`, `RUN~2`, `RUN:PHASE` or
+        `SESSION:TURN`. Raises NotFoundError or AmbiguousError.
         """
         return self._checkpoints.find_id(text)
+
+    def find_path(self, text: str) -> tuple[str, str | None]:
+        """Split `ADDRESS:PATH` into a checkpoint's id and the path; None for no path."""
+        checkpoint_id, path = self._checkpoints.addresses.split_path(text)
+        self._checkpoints.warn_if_replaced(checkpoint_id)
+        return checkpoint_id, path
 
     def list(self, query: Query | None = None) -> Sequence[CheckpointInfo]:
         """List the checkpoints that match a query, newest first; without one, list all."""
@@ -213,6 +223,38 @@ class Store:
         """Map the id of each checkpoint that a fetch replaced to its document's old oid."""
         oids = {entry.id: entry.oid for entry in _require_entries(entries)}
         return LocalCheckpoints.read(self._checkpoints.repository, oids).replaced_oids(oids)
+
+    def labels(self, checkpoint_ids: Collection[str]) -> Mapping[str, Labels]:
+        """Map the ids of checkpoints with tags, a pin or a note to these."""
+        return self._checkpoints.labels.read_labels(as_strings("checkpoint_ids", checkpoint_ids))
+
+    def tags(self) -> Mapping[str, str]:
+        """Map the names of all tags to the ids of their checkpoints."""
+        return self._checkpoints.labels.read_tags()
+
+    def tag(self, checkpoint: Checkpoint | str, name: str) -> None:
+        """Name a checkpoint, which then never expires; raise UsageError if taken."""
+        checkpoint_id = self._resolve(checkpoint).id
+        if self._checkpoints.addresses.is_beginning(name):
+            hint = "choose another name"
+            raise UsageError(f"{name!r} names a checkpoint or run already", hint=hint)
+        self._checkpoints.labels.add_tag(checkpoint_id, name)
+
+    def untag(self, name: str) -> None:
+        """Delete a tag; raise NotFoundError without one."""
+        self._checkpoints.labels.delete_tag(name)
+
+    def pin(self, checkpoint: Checkpoint | str) -> None:
+        """Keep a checkpoint from expiring."""
+        self._checkpoints.labels.pin(self._resolve(checkpoint).id)
+
+    def unpin(self, checkpoint: Checkpoint | str) -> bool:
+        """Let a checkpoint expire again; return whether it was pinned."""
+        return self._checkpoints.labels.unpin(self._resolve(checkpoint).id)
+
+    def annotate(self, checkpoint: Checkpoint | str, text: str | None) -> None:
+        """Set the user's own note on a checkpoint, whose document stays as it is."""
+        self._checkpoints.labels.write_note(self._resolve(checkpoint).id, text)
 
     def resume(
         self, checkpoint: Checkpoint | str, directory: str | os.PathLike[str] | None = None
@@ -265,9 +307,10 @@ class Store:
         paths: Sequence[_Path] = (),
         start: Sequence[CheckpointInfo] = (),
     ) -> Sequence[LogItem]:
-        """List checkpoints, newest first, with what each changed against the one before it.
+        """List checkpoints, newest first, with what each changed.
 
-        The one before is of the same run or worktree. `query.limit` counts items of the log.
+        Each is compared with the one before it in the same run or worktree. `query.limit` counts
+        items of the log.
 
         Args:
             query: which checkpoints to list; without `safety`, none of these is compared with.
@@ -316,8 +359,8 @@ class Store:
         *,
         paths: Sequence[_Path] = (),
         options: Sequence[str] = (),
-    ) -> Sequence[Match]:
-        """Search the files of checkpoints, by default of the newest 20 of this worktree.
+    ) -> Sequence[GrepMatch]:
+        """Search files of checkpoints, by default of this worktree.
 
         `paths` are relative to the top; `options` are options of `git grep`, such as "-i". The same
         content at the same path is searched once. Raises UsageError for an invalid pattern.
@@ -333,20 +376,82 @@ class Store:
         )
         return files.grep(self._checkpoints, pattern, chosen, paths=raw_paths, options=words)
 
+    def why(self, path: _Path, *, typed: str | None = None) -> Whereabouts:
+        """Find the last places that had a file, and the commands that bring it back.
+
+        `path` is relative to the top; `typed` is how commands name it.
+        """
+        from gitckpt.store.history import whereabouts
+
+        (raw_path,) = _encode_paths([path])
+        return whereabouts.find(self._checkpoints, raw_path, typed or os.fsdecode(raw_path))
+
+    def begin_bisection(
+        self, command: Sequence[str], *, good: str | None = None, bad: str
+    ) -> Bisection:
+        """Begin to search for the first checkpoint in which a command fails.
+
+        `bad` is the full id of a checkpoint in which it fails, `good` of an older one in the same
+        run or worktree, by default the oldest. Raises UsageError.
+        """
+        from gitckpt.store.history import bisection
+
+        words = arguments.as_command_words("command", command)
+        entries = {id_: self._entry_of(id_) for id_ in (good, bad) if id_ is not None}
+        first = entries[good] if good is not None else None
+        return bisection.begin(self._checkpoints, words, first, entries[bad])
+
+    def bisection(self) -> Bisection | None:
+        """Return the search that has begun and not ended, or None."""
+        from gitckpt.store.history import bisection
+
+        return bisection.load(self._checkpoints)
+
+    def bisect(
+        self,
+        search: Bisection,
+        trial: Callable[[str, str], int],
+        *,
+        progress: Callable[[CheckpointInfo, str, int], object] = lambda *_: None,
+    ) -> BisectResult:
+        """Find the first bad checkpoint of a search.
+
+        `trial` gets the directory of a scratch worktree and the id of its checkpoint; it returns an
+        exit code: 0 for good, 125 to skip, otherwise bad. `progress` gets each checkpoint, its
+        verdict, and how many are left. Raises UsageError.
+        """
+        from gitckpt.store.history import bisection
+
+        require_callable("trial", trial)
+        return bisection.run(self._checkpoints, search, trial, progress)
+
+    def reset_bisection(self) -> bool:
+        """Forget the search that has begun; return False without one."""
+        from gitckpt.store.history import bisection
+
+        return bisection.reset(self._checkpoints)
+
+    def _entry_of(self, checkpoint_id: str) -> CheckpointInfo:
+        from gitckpt.store.records.entry import Query
+
+        entries = self.list(Query(ids=[checkpoint_id]))
+        if not entries:
+            self.read(checkpoint_id)  # raises the reason
+            raise NotFoundError(f"no checkpoint {checkpoint_id!r}", hint="list: git ckpt list")
+        return entries[0]
+
     # Runs
 
     def find_run(self, text: str) -> str:
-        """Return the run id that begins with a text; raise NotFoundError, AmbiguousError."""
-        from gitckpt.store.records import finder
+        """Return the run that a text names; raise NotFoundError or AmbiguousError.
 
-        require_text("text", text)
-        return finder.find_run(text, self._checkpoints.index)
+        `text` is the beginning or a unique part of its id, or an agent's id of the session.
+        """
+        return self._checkpoints.addresses.find_run(text)
 
     def run_named(self, text: str) -> str | None:
-        """Return the run id that begins with a text, or None; raise AmbiguousError."""
-        from gitckpt.store.records import finder
-
-        return finder.resolve_run(text, self._checkpoints.repository, self._checkpoints.index)
+        """Return the run if a text names one, and no checkpoint; raise AmbiguousError."""
+        return self._checkpoints.addresses.find_named_run(text)
 
     def newest(self, run: str) -> Checkpoint:
         """Return a run's newest checkpoint; raise NotFoundError or InvalidCheckpoint."""

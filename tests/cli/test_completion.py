@@ -24,7 +24,7 @@ Save = Callable[..., str]
         ([""], COMMANDS),
         (["s"], ["save", "show", "status", "start", "step"]),
         (["-q", "re"], ["resume", "restore", "redo", "review", "rescue", "remove"]),
-        (["-C", "show", "un"], ["undo", "uninit"]),
+        (["-C", "show", "un"], ["unpin", "undo", "uninit"]),
         (["--"], ["--quiet", "--version", "--help"]),
         (["list", "--s"], ["--status", "--since"]),
         (["-C", "x", "show", "--r"], ["--raw"]),

@@ -14,6 +14,7 @@ from tests.conftest import Checkout, MakeOnce
 
 Save = Callable[..., str]
 TYPES: dict[str, Callable[[Any], bool]] = {
+    "any": lambda value: True,
     "string": lambda value: type(value) is str,
     "integer": lambda value: type(value) is int,
     "boolean": lambda value: type(value) is bool,
@@ -135,6 +136,26 @@ inputs = { question = "0123456789abcdef" }
     )
     store_text(main_checkout, "refs/checkpoints/11111111-1111-4111-8111-111111111111", text)
     main_checkout.git("update-ref", "refs/checkpoints/99999999-9999-4999-8999-999999999999", "HEAD")
+
+
+def test_log_ls_and_why_have_exactly_the_promised_keys(
+    ckpt: Ckpt, rich: Checkout, save: Save
+) -> None:
+    rich.write("src/lost", "1\n")
+    with Store.open(rich.path) as store:
+        step = store.save("a-complete", {"x": 1, "y": 1}, start="again")
+        made = step.id
+        store.record("b-complete", {"x": 2}, run=step.run)
+    (rich.path / "src/lost").unlink()
+    save(rich)
+    rich.commit("had it", lost="1\n")
+    for command, words in (
+        ("log", ["log", "--all"]),
+        ("ls", ["ls", made, "-r"]),
+        ("why", ["why", "src/lost"]),
+    ):
+        report = json.loads(ckpt(*words, "--json", at=rich).out)
+        assert check(command, report) == set(documented(command)), command
 
 
 def test_list_has_exactly_the_promised_keys(ckpt: Ckpt, rich: Checkout) -> None:

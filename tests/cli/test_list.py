@@ -36,6 +36,31 @@ def ids_of(done: Outcome) -> list[str]:
     return [line.split("\t")[0] for line in done.out.splitlines()]
 
 
+def test_by_more_criteria(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> None:
+    first = save(main_checkout, "-m", "Fix (login)", "--agent", "claude")
+    with Store.open(main_checkout.path) as store:
+        hook = store.record("commit-complete", {}, trigger="post-commit", message="done").id
+        safety = store.record("safety-complete", {}, trigger="safety").id
+        run = store.record("plan-complete", {}, start="one", trigger="turn").id
+    main_checkout.git("switch", "--quiet", "-c", "topic")
+    last = save(main_checkout, "-m", "fix logout")
+    for words, expected in {
+        ("--grep", "fix .?log"): [last, first],
+        ("--grep", r"\(login\)"): [first],
+        ("--agent", "claude"): [first],
+        ("--branch", "topic"): [last],
+        ("--branch", "refs/heads/topic"): [last],
+        ("--trigger", "turn", "--trigger", "post-commit"): [run, hook],
+        ("--in-run",): [run],
+        ("--no-run",): [last, safety, hook, first],
+        ("--until", "1h"): [],
+        ("--since", "1h", "--until", "now", "--no-run", "--agent", "claude"): [first],
+    }.items():
+        assert ids_of(ckpt("list", *words, at=main_checkout)) == expected, words
+    for words in (("--grep", "(login"), ("--since", "soon"), ("--in-run", "--no-run")):
+        assert ckpt("list", *words, at=main_checkout).code == 2
+
+
 def test_piped_each_checkpoint_is_a_line_of_eight_columns(
     ckpt: Ckpt, save: Save, checkout: Checkout
 ) -> None:
@@ -163,14 +188,12 @@ def test_by_run(
     login, logout = sorted(runs)
     assert ids_of(ckpt("list", "--run", login, at=main_checkout)) == runs[login][::-1]
     assert ids_of(ckpt("list", "--run", logout[:-1], at=main_checkout)) == runs[logout][::-1]
-    assert ckpt("list", "--run", login[:10], at=main_checkout) == Outcome(
-        12,
-        "",
-        (
-            f"error: 2 ids begin with '{login[:10]}'\n  {login}\n  {logout}\n"
-            "hint: give more characters of the id\n"
-        ),
-    )
+    done = ckpt("list", "--run", login[:10], at=main_checkout)
+    lines = done.err.splitlines()
+    assert (done.code, lines[0]) == (12, f"error: 2 ids begin with '{login[:10]}'")
+    assert [line.split()[0] for line in lines[1:]] == [login, logout, "hint:"]
+    assert all(line.endswith("  build-failed") for line in lines[1:3])
+    assert ids_of(ckpt("list", "--run", "logout", at=main_checkout)) == runs[logout][::-1]
     typo = login.replace("login", "lgoin")
     assert ckpt("list", "--run", typo, at=main_checkout) == Outcome(
         12, "", f"error: no run is named '{typo}'\nhint: did you mean {login}?\n"

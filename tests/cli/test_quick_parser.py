@@ -83,8 +83,8 @@ def test_every_command_loads() -> None:
         ("save", ["--phase", "a", "--phase="], {"phase": ""}),
         ("list", ["-n", "5", "--all", "--json"], {"limit": 5, "all_": True, "as_json": True}),
         ("list", ["--since=3x"], {"since": "3x"}),
-        ("show", ["--state", "abcd"], {"state": True, "id_": "abcd"}),
-        ("show", [""], {"id_": ""}),
+        ("show", ["--state", "abcd"], {"state": True, "ids": ["abcd"]}),
+        ("show", [""], {"ids": [""]}),
         (
             "resume",
             ["--into", "dir", "a=b", "--no-run"],
@@ -139,7 +139,7 @@ def test_plain_calls_are_understood(
             ["-qC", "x", "list"],
             ["-C=x", "list"],
             ["--", "list"],
-            ["show", "a", "b"],
+            ["du", "a", "b"],
         ),
         *(["run"], ["cancel"], ["export", "x"], ["loop", "plan.md", "-n", "3"]),
         *(

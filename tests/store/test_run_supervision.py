@@ -77,7 +77,7 @@ def test_a_run_is_meant_or_a_checkpoint(plain: Store) -> None:
     )
     with pytest.raises(AmbiguousError) as several:
         plain.run_named(str(first.run)[:10])
-    assert set(several.value.candidates) == {first.run, second.run}
+    assert {line.split()[0] for line in several.value.candidates} == {first.run, second.run}
     with pytest.raises(UsageError):
         plain.run_named(5)  # type: ignore[arg-type]
 

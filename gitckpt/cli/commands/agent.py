@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gitckpt.agents.clients import HookClient
-    from gitckpt.agents.turn_list import ChangedFile, Turn
+    from gitckpt.agents.turn_list import ChangedFile
+    from gitckpt.store.records.turns import Turn
     from gitckpt.store.store import Store
 
 _ACTIONS = ("install", "uninstall", "status")

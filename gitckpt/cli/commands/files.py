@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gitckpt.store.history.files import Match, StoredFile
+    from gitckpt.store.history.files import GrepMatch, StoredFile
     from gitckpt.store.store import Store
 
 _BLOB_KEYS = "mode kind oid size"
@@ -31,7 +31,7 @@ def list_files(
     recursive: bool = False,
     as_json: bool = False,
 ) -> None:
-    """List the files of a checkpoint: also untracked ones, as they were in the worktree."""
+    """List the files of a checkpoint, untracked ones as well."""
     with open_store() as store:
         checkpoint_id = store.find(id_)
         top_path = options.path_from_top(store.worktree, path)
@@ -73,9 +73,9 @@ def _as_json(file: StoredFile) -> dict[str, object]:
 
 @options.declare_parameters("""
 PATTERN  A regular expression, as for git grep.
-[ADDRESS…] [-- PATH…]  The checkpoints, and the files or directories, to search.  [default: the
+[ID…] [-- PATH…]  The checkpoints, and the files or directories, to search.  [default: the
   newest 20 checkpoints of this worktree]
--i, --ignore-case  Match in any case.
+-i, --ignore-case  GrepMatch in any case.
 -n, --line-number  Show the numbers of lines; grep always does.
 -l, --files-with-matches  Show only the names of files.
 -E, --extended-regexp  PATTERN is an extended regular expression.
@@ -119,7 +119,7 @@ def grep_checkpoints(
     return 0 if matches else 1
 
 
-def _print_match(match: Match, *, is_first: bool) -> None:
+def _print_match(match: GrepMatch, *, is_first: bool) -> None:
     also = f"  (in {match.count} checkpoints)" if is_first and match.count > 1 else ""
     name, line = os.fsdecode(match.path), "" if match.line is None else f"{match.line}:"
     short = terminal.short_id(match.checkpoint.id)

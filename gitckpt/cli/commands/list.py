@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gitckpt.store.records.entry import CheckpointInfo
+    from gitckpt.store.records.labels import Labels
 
 _COLUMNS = ("ID", "AGE", "RUN", "PHASE", "COMMIT", "BRANCH", "FILES", "MESSAGE")
 _DEFAULT_LIMIT = 20
@@ -28,12 +29,20 @@ _OUTLOOK_TEXTS = {
 
 
 @options.declare_parameters("""
---run RUN  Only checkpoints of this run; a unique prefix suffices.
+--run RUN  Only checkpoints of this run; a unique part of its name suffices.
 --commit REV  Only checkpoints linked to this commit.
 --phase P  Only checkpoints of this phase, or with this label, such as build-complete.
 --status S  Only checkpoints with this status: complete, failed, started, progress, blocked,
   skipped or partial.
---since AGE  Only checkpoints younger than AGE: 90s, 30m, 12h, 7d, 2w.
+--since TIME  Only checkpoints since then: 20m, 2h, 11:40, yesterday 18:00, 2026-11-26.
+--until TIME  Only checkpoints until then.
+--trigger NAME  Only checkpoints with this trigger, such as manual, post-commit or turn; may be
+  repeated.
+--agent NAME  Only checkpoints by this agent.
+--branch NAME  Only checkpoints of this branch.
+--grep TEXT  Only checkpoints with this text or regular expression in the message, in any case.
+--in-run  Only checkpoints of runs.
+--no-run  Only checkpoints outside of runs.
 -n, --limit N  Show at most N checkpoints.  [default: 20]
 --all  Show all checkpoints.
 --json  Print one JSON document.
@@ -44,6 +53,13 @@ def list_checkpoints(
     phase: str | None = None,
     status: str | None = None,
     since: str | None = None,
+    until: str | None = None,
+    trigger: list[str] | None = None,
+    agent: str | None = None,
+    branch: str | None = None,
+    grep: str | None = None,
+    in_run: bool = False,
+    no_run: bool = False,
     limit: int | None = None,
     all_: bool = False,
     as_json: bool = False,
@@ -58,6 +74,8 @@ def list_checkpoints(
     if commit == "":  # in the API an unborn branch, but here an unset variable of a script
         hint = "name a branch, a tag or a commit: git log --oneline --all"
         raise NotFoundError("no commit is named ''", hint=hint)
+    problem = "--in-run and --no-run exclude each other"
+    options.refuse_if(in_run and no_run, problem, "give only one of them")
     with open_store() as store:
         is_whole_label = phase is not None and phases.split_label(phase)[1] in phases.STATUSES
         max_checkpoints = None if all_ else _DEFAULT_LIMIT if limit is None else limit
@@ -67,7 +85,13 @@ def list_checkpoints(
             phase=None if is_whole_label else phase,
             label=phase if is_whole_label else None,
             status=status,
-            since=times.now() - times.parse_age(since) if since is not None else None,
+            since=_parse_instant(since),
+            until=_parse_instant(until),
+            triggers=trigger or None,
+            agent=agent,
+            branch=branch,
+            grep=grep,
+            in_run=True if in_run else False if no_run else None,
             limit=None if max_checkpoints is None else max_checkpoints + 1,
         )
         with terminal.show_waiting("reading checkpoints"):
@@ -76,18 +100,20 @@ def list_checkpoints(
             problems = store.problems()
             changed_counts = store.changed_files(entries)
             replaced_ids = store.replaced(entries)
+            labels = store.labels([entry.id for entry in entries])
             store.write_notes(only_if_due=True)
     has_more = len(matches) > len(entries)
     if as_json:
-        checkpoints = [_entry_as_json(entry, changed_counts, replaced_ids) for entry in entries]
+        facts = changed_counts, replaced_ids, labels
+        checkpoints = [_entry_as_json(entry, *facts) for entry in entries]
         invalid_refs = [{"ref": problem.ref, "problem": problem.sentence} for problem in problems]
         terminal.out_json({"checkpoints": checkpoints, "more": has_more, "problems": invalid_refs})
     else:
+        rows = list(_table_rows(entries, changed_counts, replaced_ids, labels))
         with terminal.page() if all_ else contextlib.nullcontext():
-            terminal.out_rows(_COLUMNS, list(_table_rows(entries, changed_counts, replaced_ids)))
+            terminal.out_rows(_COLUMNS, rows)
         if not entries and max_checkpoints != 0:
-            filters = (run, commit, phase, status, since)
-            if any(value is not None for value in filters):
+            if query != Query(limit=query.limit):
                 terminal.remark("no checkpoint matches; to see all: git ckpt list --all")
             elif problems:
                 terminal.remark("no checkpoint can be read; to see why: git ckpt verify")
@@ -106,8 +132,19 @@ def list_checkpoints(
         terminal.warn(f"not a valid checkpoint: {problem}; see: git ckpt doctor")
 
 
+def _parse_instant(text: str | None) -> int | None:
+    if text is None:
+        return None
+    from gitckpt.git import dates  # imports `datetime`
+
+    return dates.parse_instant(text)
+
+
 def _table_rows(
-    entries: Sequence[CheckpointInfo], changed_counts: Mapping[str, int], replaced: Collection[str]
+    entries: Sequence[CheckpointInfo],
+    changed_counts: Mapping[str, int],
+    replaced: Collection[str],
+    labels: Mapping[str, Labels],
 ) -> Iterator[Sequence[str | None]]:
     current_time = times.now()
     for entry in entries:
@@ -117,12 +154,19 @@ def _table_rows(
         file_facts = filter(None, (str(changed_counts.get(entry.id, "")), entry.operation))
         is_degraded = terminal.is_terminal() and entry.is_degraded
         files = "not captured" if is_degraded else " ".join(file_facts)
-        cells = label, terminal.short_id(entry.git_sha), entry.branch, files, entry.message
+        message = entry.message
+        if terminal.is_terminal() and entry.id in labels:
+            tags = " ".join(f"[{name}]" for name in labels[entry.id].tags)
+            message = f"{tags} {message or ''}".strip()
+        cells = label, terminal.short_id(entry.git_sha), entry.branch, files, message
         yield terminal.short_id(entry.id), age, entry.run, *cells
 
 
 def _entry_as_json(
-    entry: CheckpointInfo, changed_counts: Mapping[str, int], replaced: Collection[str]
+    entry: CheckpointInfo,
+    changed_counts: Mapping[str, int],
+    replaced: Collection[str],
+    labels: Mapping[str, Labels],
 ) -> dict[str, Any]:
     is_captured = entry.examined and not entry.is_degraded
     files = {"captured": is_captured, "changed": changed_counts.get(entry.id)}
@@ -133,4 +177,7 @@ def _entry_as_json(
         **terminal.pick_fields(entry, "timestamp git_sha branch trigger message agent"),
         "replaced": entry.id in replaced,
         "files": files | terminal.pick_fields(entry, "operation tree"),
+        "tags": list(labels[entry.id].tags) if entry.id in labels else [],
+        "pinned": entry.id in labels and labels[entry.id].pinned,
+        "note": labels[entry.id].note if entry.id in labels else None,
     }

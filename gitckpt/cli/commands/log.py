@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from gitckpt.cli.terminal import EscapedText
     from gitckpt.git.objects.diff import FileChange
     from gitckpt.store.history.log import LogItem
+    from gitckpt.store.records.labels import Labels
     from gitckpt.store.store import Store
 
-    Names: TypeAlias = Mapping[str, str]  # run -> its short name
+    RunNames: TypeAlias = Mapping[str, str]  # run -> its short name
     Part: TypeAlias = str | EscapedText
 
 _DEFAULT_LIMIT = 20
@@ -30,7 +31,7 @@ _INDENT = "    "
 
 
 @options.declare_parameters("""
-[ADDRESS…] [-- PATH…]  Begin at these checkpoints, and go back in their runs or worktrees; with
+[ID…] [-- PATH…]  Begin at these checkpoints, and go back in their runs or worktrees; with
   paths, only what changed in these.
 -p, --patch  Show the changes of the files as a patch.
 --stat  Show how much changed in each file.
@@ -104,6 +105,7 @@ def show_log(
             limit=None if most is None else most + 1,
         )
         is_search = any((phase, status, grep, trigger, paths, all_, named_run))
+        is_search = is_search or any(start.run for start in starts)
         fold = "turns" if turns else None if is_search else "runs"
         top_paths = [options.path_from_top(store.worktree, path) for path in paths or ()]
         with terminal.show_waiting("comparing checkpoints"):
@@ -113,16 +115,20 @@ def show_log(
             if patch or stat:
                 form = ["-p"] if patch else [f"--stat={terminal.columns()}"]
                 texts = [*store.log_changes(items, options=form, paths=top_paths)]
+        labels = store.labels([item.newest.id for item in items])
         if as_json:
-            terminal.out_json({"log": [_as_json(item) for item in items], "more": has_more})
+            shown = [_as_json(item, labels.get(item.newest.id)) for item in items]
+            terminal.out_json({"log": shown, "more": has_more})
             return
         names = ids.short_run_names(item.newest.run for item in items if item.newest.run)
         with terminal.page():
             for number, (item, text) in enumerate(zip(items, texts, strict=True)):
+                marks = _marks_text(labels.get(item.newest.id))
                 if oneline:
-                    _print_line(item, names)
+                    _print_line(item, names, marks)
                 else:
-                    _print_item(item, names, is_first=number == 0, lists=not (patch or stat))
+                    is_first, lists = number == 0, not (patch or stat)
+                    _print_item(item, names, marks, is_first=is_first, lists=lists)
                 _print_changes(item, text, name_only=name_only, patch=patch)
     if has_more and limit is None:
         terminal.remark(f"these are the newest {most}; for more: git ckpt log -n N")
@@ -158,7 +164,14 @@ def _find_run(store: Store, run: str | None, session: str | None) -> str | None:
 # For people
 
 
-def _print_item(item: LogItem, names: Names, *, is_first: bool, lists: bool) -> None:
+def _marks_text(labels: Labels | None) -> str:
+    if labels is None:
+        return ""
+    marks = ", ".join((*labels.tags, *(["pinned"] if labels.pinned else [])))
+    return f" ({marks})" if marks else ""
+
+
+def _print_item(item: LogItem, names: RunNames, marks: str, *, is_first: bool, lists: bool) -> None:
     if not is_first:
         terminal.out()
     if item.folded == "runs":
@@ -168,7 +181,8 @@ def _print_item(item: LogItem, names: Names, *, is_first: bool, lists: bool) -> 
     name = terminal.style(f"checkpoint {terminal.short_id(newest.id)}", "yellow")
     place, status = _place(item, names), "" if newest.status == "complete" else newest.status
     failed = terminal.style(f" ({status})", "red" if status == "failed" else "cyan")
-    _out_fitted(name, f" {place}" if place else "", failed if status else "")
+    styled_marks = terminal.style(marks, "bold", "green")
+    _out_fitted(name, styled_marks, f" {place}" if place else "", failed if status else "")
     seconds = newest.time // times.MICRO
     date = time.strftime("%a %b %e %H:%M:%S %Y %z", time.localtime(seconds))
     _out_fitted("Date:   ", date, _ago(item))
@@ -177,7 +191,7 @@ def _print_item(item: LogItem, names: Names, *, is_first: bool, lists: bool) -> 
         terminal.out(_INDENT, line)
     lines = _state_lines(item)
     rows = [_file_parts(change) for change in item.files[: _MOST_LINES if lists else 0]]
-    if not rows and not lines and item.not_compared is None:
+    if not rows and not lines and not item.omitted and item.not_compared is None:
         return
     terminal.out()
     for path, counts in rows:
@@ -197,19 +211,22 @@ def _print_item(item: LogItem, names: Names, *, is_first: bool, lists: bool) -> 
         _out_fitted(_INDENT, f"and {len(lines) - _MOST_LINES} more changes of the state")
 
 
-def _print_line(item: LogItem, names: Names) -> None:
+def _print_line(item: LogItem, names: RunNames, marks: str) -> None:
     newest = item.newest
+    place = _fold_text(item, names) if item.folded == "runs" else _place(item, names)
     if not terminal.is_terminal():
-        place = _fold_text(item, names) if item.folded == "runs" else _place(item, names)
         terminal.out_row((newest.id, newest.timestamp, place, newest.message, _sums(item)))
         return
     age = times.age_text(max(times.now() - newest.time, 0))
     begin = (terminal.style(newest.id[: ids.SHORT], "yellow"), f" {age:>4}  ")
-    place = _fold_text(item, names) if item.folded == "runs" else _place(item, names)
     failed = f" ({newest.status})" if newest.status != "complete" and not item.folded else ""
     message = "" if item.folded == "runs" else newest.message or ("" if place else newest.label)
+    gap = "  " if (place or marks) and message else ""
     middle = terminal.joined(
-        terminal.style(place, "cyan"), failed, "  " if place and message else "", message
+        terminal.style(marks[1:], "bold", "green"),
+        " " if marks and place else "",
+        terminal.style(place, "cyan"),
+        f"{failed}{gap}{message}",
     )
     sums = _sums(item)
     sums_width = len(_sum_text(item)) + 2
@@ -230,7 +247,7 @@ def _print_changes(item: LogItem, text: bytes, *, name_only: bool, patch: bool) 
                 _out_fitted(line)
 
 
-def _fold_text(item: LogItem, names: Names) -> str:
+def _fold_text(item: LogItem, names: RunNames) -> str:
     run = str(item.newest.run)
     numbers = {phases.turn_number(entry.label) for entry in item.entries}
     is_session = None not in numbers
@@ -241,7 +258,7 @@ def _fold_text(item: LogItem, names: Names) -> str:
     return f"{kind} {names.get(run, run)}: {counts}"
 
 
-def _place(item: LogItem, names: Names) -> str:
+def _place(item: LogItem, names: RunNames) -> str:
     newest = item.newest
     number = phases.turn_number(newest.label)
     name = newest.phase_name if number is None else str(number)
@@ -321,7 +338,7 @@ def _wrap(text: str) -> list[str]:
 # For programs
 
 
-def _as_json(item: LogItem) -> dict[str, Any]:
+def _as_json(item: LogItem, labels: Labels | None) -> dict[str, Any]:
     from gitckpt.model import jsonable
 
     newest, previous = item.newest, item.previous
@@ -340,6 +357,9 @@ def _as_json(item: LogItem) -> dict[str, Any]:
         "phase": newest.phase_name,
         "status": newest.status or None,
         **terminal.pick_fields(newest, "timestamp git_sha branch trigger message agent"),
+        "tags": list(labels.tags) if labels is not None else [],
+        "pinned": labels is not None and labels.pinned,
+        "note": labels.note if labels is not None else None,
         "folded": item.folded,
         "checkpoints": [entry.id for entry in item.entries],
         "compared_with": previous.id if previous is not None else None,

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 @options.declare_parameters("""
-ID…  Checkpoints (ids, prefixes, revs or latest) or runs (ids or prefixes).
+ID…  Addresses of checkpoints, or runs.
 --rewritten  Remove the checkpoints of commits that git filter-repo has rewritten.
---force  Do not ask.
+--force  Do not ask; remove pinned checkpoints, too.
 """)
 def remove_checkpoints(
     ids: list[str] | None = None, rewritten: bool = False, force: bool = False
@@ -46,6 +46,8 @@ def remove_checkpoints(
             if not force:
                 _require_user_consent(store, [*runs, *checkpoints])
         ids_of_runs = {name for run in runs for name in _checkpoint_ids(store, run)}
+        if not force:
+            _require_unpinned(store, ids_of_runs | set(checkpoints))
         failures: list[CkptError] = []
         try:
             for run in runs:
@@ -79,6 +81,14 @@ def _require_user_consent(store: Store, names: Sequence[str]) -> None:
     short_ids = " ".join(_kind_and_id(name).partition(" ")[2] for name in names)
     hint = f"to remove all of them anyway: git ckpt remove --force {short_ids}"
     raise UsageError(f"{rows[0]}{others}; nothing was removed", hint=hint)
+
+
+def _require_unpinned(store: Store, checkpoint_ids: Collection[str]) -> None:
+    for checkpoint_id, labels in store.labels(checkpoint_ids).items():
+        if labels.pinned:
+            name = checkpoint_id[:SHORT]
+            hint = f"first: git ckpt unpin {name}; or remove it anyway with --force"
+            raise UsageError(f"checkpoint {name} is pinned; nothing was removed", hint=hint)
 
 
 def _kind_and_id(name: str) -> str:

@@ -78,7 +78,7 @@ def resume_run(
             _choose_checkpoint(store, no_run=no_run) if id_ is None else store.read(store.find(id_))
         )
         _require_matching_options(checkpoint, from_, fork=fork, rewind=rewind, no_run=no_run)
-        if checkpoint.run is not None and (id_ is None or checkpoint.run.startswith(id_)):
+        if checkpoint.run is not None and (id_ is None or store.run_named(id_)):
             checkpoint = store.newest(checkpoint.run)  # a killed driver's hook may have added one
         elif not (no_run or fork or rewind):
             _require_newest(store, checkpoint)

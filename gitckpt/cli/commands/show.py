@@ -14,14 +14,17 @@ from gitckpt.model.ids import SHORT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from gitckpt.model.checkpoint import Checkpoint
+    from gitckpt.store.records.labels import Labels
     from gitckpt.store.store import Store
 
 _TYPE_TEXTS = {"null": "null", "bytes": "bytes, in base64", "integer": "an integer"}
 
 
 @options.declare_parameters("""
-[ID] [-- PATH…]  A checkpoint, run, rev or latest; with paths, or as ID:PATH, print these files.
+[ID] [-- PATH…]  The address of a checkpoint; with paths, or as ID:PATH, print these files.
   [default: latest]
 --json  Print one JSON document.
 --raw  Print the stored document, byte for byte.
@@ -46,13 +49,19 @@ def show_checkpoint(
     problem = "--json, --raw and --state print no files"
     options.refuse_if(paths and as_json + raw + state, problem, "leave out the option or the paths")
     with open_store() as store:
-        checkpoint_id, inner_path = _find_checkpoint_and_path(store, (ids or ["latest"])[0])
+        address = (ids or ["latest"])[0]
+        checkpoint_id, inner_path = store.find_path(address)
         top_paths = [options.path_from_top(store.worktree, path) for path in paths or ()]
         if inner_path is not None:
-            top_paths.insert(0, inner_path)
+            top_paths.insert(0, os.path.normpath(os.fsencode(inner_path or ".")))
         if top_paths:
-            for path in top_paths:
-                _print_path(store, checkpoint_id, path)
+            try:
+                for path in top_paths:
+                    _print_path(store, checkpoint_id, path)
+            except NotFoundError:
+                if inner_path is not None and store.run_named(address.partition(":")[0]):
+                    store.find(address)  # raises that the run has no such phase
+                raise
             return
         if raw:
             terminal.out_document(store.raw(checkpoint_id))
@@ -62,28 +71,10 @@ def show_checkpoint(
             from gitckpt.model import jsonable
 
             to_json = jsonable.state_to_json if state else jsonable.checkpoint_to_json
-            terminal.out_json(to_json(checkpoint))
+            fields = to_json(checkpoint)
+            terminal.out_json(fields if state else fields | labels_as_json(store, checkpoint.id))
             return
         _print_checkpoint(store, checkpoint)
-
-
-def _find_checkpoint_and_path(store: Store, text: str) -> tuple[str, bytes | None]:
-    """Return a checkpoint, and the path in it of an address ID:PATH."""
-    try:
-        return store.find(text), None
-    except NotFoundError as error:
-        # A time in an address has colons as well: `@{11:40}:README`.
-        address, colon, path = text.partition(":")
-        if address.count("{") > address.count("}"):
-            address, colon, path = text.partition("}:")
-            address += "}"
-        if not colon:
-            raise
-        try:
-            checkpoint_id = store.find(address)
-        except NotFoundError:
-            raise error from None
-    return checkpoint_id, os.path.normpath(os.fsencode(path or "."))
 
 
 def _print_path(store: Store, checkpoint_id: str, path: bytes) -> None:
@@ -105,6 +96,9 @@ def _print_checkpoint(store: Store, checkpoint: Checkpoint) -> None:
         _print_field(name, value)
     for error in checkpoint.errors:
         _print_field("error", error)
+    labels = store.labels([checkpoint.id]).get(checkpoint.id)
+    if labels is not None:
+        _print_labels(labels)
     _print_files(store, checkpoint)
     _print_attempt(store, checkpoint)
     if checkpoint.state:
@@ -115,6 +109,21 @@ def _print_checkpoint(store: Store, checkpoint: Checkpoint) -> None:
         terminal.out_indented(text.lstrip("\n"))
         for pointer, value_type in types_by_pointer.items():
             terminal.out(f"    # {pointer} is {_TYPE_TEXTS[value_type]}")
+
+
+def labels_as_json(store: Store, checkpoint_id: str) -> dict[str, Any]:
+    labels = store.labels([checkpoint_id]).get(checkpoint_id)
+    tags, is_pinned = (labels.tags, labels.pinned) if labels else ((), False)
+    return {"tags": list(tags), "pinned": is_pinned, "note": labels.note if labels else None}
+
+
+def _print_labels(labels: Labels) -> None:
+    if labels.tags:
+        _print_field("tags", ", ".join(labels.tags))
+    if labels.pinned:
+        _print_field("pinned", "never expires")
+    for line in (labels.note or "").splitlines():
+        _print_field("note", line)
 
 
 def _print_field(label: str, value: str) -> None:

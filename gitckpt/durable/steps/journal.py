@@ -21,7 +21,7 @@ from gitckpt.model.values import dataclass, replace
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.leases import leases
-from gitckpt.store.records import finder, heads, ref_names
+from gitckpt.store.records import heads, ref_names
 from gitckpt.store.worktrees import ownership
 
 TRACK = "track_id"  # key of the state: the track of the run
@@ -57,7 +57,7 @@ def find_report_target(
     name = run or environ.get(leases.RUN_VARIABLE)
     if name:
         exists = ids.is_run_id(name) and store.refs.read_ref(ref_names.RUNS + name) is not None
-        return ReportTarget(name if exists else finder.find_run(name, store.index), track)
+        return ReportTarget(name if exists else store.addresses.find_run(name), track)
     owner = ownership.owner_of(store.repository)
     if owner is not None and owner.run is not None:
         return ReportTarget(owner.run, track)

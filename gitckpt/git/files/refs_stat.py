@@ -76,6 +76,25 @@ def may_ref_exist(repository: Repository, ref: str) -> bool:
         return True
 
 
+def may_have_refs_below(repository: Repository, *namespaces: str) -> bool:
+    """Return False if the files show that the namespaces have no refs."""
+    common_dir = repository.common_dir
+    if repository.has_reftable or any(
+        os.path.lexists(os.path.join(common_dir, namespace)) for namespace in namespaces
+    ):
+        return True
+    try:
+        with open(os.path.join(common_dir, "packed-refs"), "rb") as file:
+            if os.fstat(file.fileno()).st_size > _MAX_SCANNED:
+                return True
+            content = file.read()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return any(b" %s" % os.fsencode(namespace) in content for namespace in namespaces)
+
+
 def read_loose_ref(repository: Repository, ref: str) -> str | None:
     """Return the oid in the file of a loose ref; None if only git can read the ref."""
     if not ref.startswith("refs/") or ref.startswith(OF_A_WORKTREE) or ".." in ref:

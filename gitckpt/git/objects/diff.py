@@ -162,7 +162,7 @@ def count_differences(
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A path that differs between two trees, and how many lines were added and removed."""
+    """A path that differs between two trees, and its added and removed lines."""
 
     status: str  # as in `PathDifference`
     path: bytes

@@ -34,7 +34,7 @@ FETCH = "fetch it from a clone that has it: git fetch --no-tags --no-prune REMOT
 
 # A ref with one of these names prevents all refs below that name.
 _SPACES = (ref_names.TREES, ref_names.ORIGINALS, ref_names.RUNS, ref_names.LEASES, ref_names.KEYS)
-BARRING = (*ref_names.OWN, *(space.rstrip("/") for space in _SPACES))
+BARRING = (*ref_names.OWN, *(space.rstrip("/") for space in (*_SPACES, *ref_names.LABELS)))
 _SHARED = ("refs/keep", "refs/notes")  # other tools use these, too: `list_gitckpt_refs` skips them
 
 _BROKEN = "ignoring broken ref "

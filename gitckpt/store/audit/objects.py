@@ -181,6 +181,19 @@ def audit_refs(repository: Repository, evidence: AuditData) -> Iterator[Flaw]:
     yield from find_refs_to_lost_objects(repository)
 
 
+def audit_labels(store: Checkpoints, evidence: AuditData) -> Iterator[Flaw]:
+    for ref, owner in store.labels.find_owners(evidence.refs).items():
+        oid = evidence.refs[ref]
+        if owner is None:
+            sentence = f"points to {oid}, which is not the document of a checkpoint"
+            yield lasting("label-invalid", ref, sentence, f"git update-ref -d {shell_quoted(ref)}")
+        elif owner not in evidence.oids and not commit_refs.is_recently_written(
+            store.repository, ref
+        ):
+            sentence = "labels a checkpoint that does not exist"
+            yield repairable("label-orphan", ref, sentence, RefUpdate(ref, "", oid))
+
+
 def find_replaced_checkpoints(
     repository: Repository, oids: Mapping[str, str], local_entries: LocalCheckpoints
 ) -> Iterator[Flaw]:

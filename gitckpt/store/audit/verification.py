@@ -111,6 +111,7 @@ def _inspect_repository(
     flaws = [
         *evidence.flaws,
         *objects.audit_refs(store.repository, evidence),
+        *objects.audit_labels(store, evidence),
         *objects.audit_objects(store, evidence, empty_files, damaged, ids_to_check),
         *objects.audit_snapshots(store, evidence),
         *runs.audit_runs(store, evidence),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gitckpt.git.objects import diff
-from gitckpt.git.objects.encoding import DIRECTORY, FILES, GITLINK, LINK
+from gitckpt.git.objects.encoding import DIRECTORY, FILES, GITLINK, LINK, has_no_dotdot
 from gitckpt.git.process import GitError
 from gitckpt.model.arguments import quote_path, shell_quoted
 from gitckpt.model.checkpoint import Checkpoint
@@ -48,7 +48,10 @@ def list_files(
     """
     repository = store.repository
     tree = manifest.files_tree(repository, checkpoint)
-    leaf = diff.find_leaf(repository, tree, path) if path else (b"", DIRECTORY, tree)
+    leaf: diff.Leaf | None = (b"", DIRECTORY, tree)
+    if path:
+        is_inside = has_no_dotdot(path) and not path.startswith(b"/")
+        leaf = diff.find_leaf(repository, tree, path) if is_inside else None
     empty = _list_empty_directories(store, checkpoint, path)
     if leaf is None and not empty:
         raise _missing_error(checkpoint, path)
@@ -100,8 +103,8 @@ def _missing_error(checkpoint: Checkpoint, path: bytes) -> NotFoundError:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
-    """A line of a stored file that matches; or, without a line, the whole file."""
+class GrepMatch:
+    """A line of a stored file that matches; without a line, the whole file."""
 
     checkpoint: CheckpointInfo  # the newest one with this content at this path
     count: int  # of the checkpoints that were searched and have the same
@@ -126,8 +129,8 @@ def grep(
     *,
     paths: Sequence[bytes] = (),
     options: Sequence[str] = (),
-) -> list[Match]:
-    """Search the files of checkpoints, newest first; the same content is searched once.
+) -> list[GrepMatch]:
+    """Search the files of checkpoints; the same content is searched once.
 
     `options` are options of `git grep`, such as "-i"; with "-l", matches have no line.
     """
@@ -143,7 +146,7 @@ def grep(
         for oid, line, text in _grep_blobs(store, pattern, oids[start:][:_MOST_OIDS], options):
             lines.setdefault(oid, []).append((line, text))
     return [
-        Match(entry, counts[path, oid], path, *match)
+        GrepMatch(entry, counts[path, oid], path, *match)
         for (path, oid), entry in first.items()
         for match in lines.get(oid, ())
     ]

@@ -1,6 +1,7 @@
-"""List checkpoints, newest first, with what each changed against the one before it.
+"""List checkpoints, newest first, with what each changed.
 
-The one before is of the same run; for the first of a run and outside of runs, of the same worktree.
+Each is compared with the one before it in its run. The first of a run, and one of no run, is
+compared with the one before it in its worktree.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ RUNS, TURNS = "runs", "turns"  # what `list_items` folds to one item
 _PAGES = (64, 512, None)  # sizes; of few ids, `LocalCheckpoints` searches the file from its end
 _MOST_AT_ONCE = 500  # names of objects that are looked up before the limit is checked
 # Absent from documents whose capture left nothing out, which need no decoding for that.
-_OMITTED = b"[[worktree.omitted]]"
+_OMITTED = b"omitted"
 _STATE = b"\n[state]\n"
 
 
@@ -82,11 +83,11 @@ def _commit_name(entry: CheckpointInfo) -> str:
 
 
 def _compared_names(entry: CheckpointInfo, previous: CheckpointInfo | None) -> tuple[str, str]:
-    """Return the names of the trees by which to compare a checkpoint with the one before it."""
+    """Return names of the trees to compare, before and after."""
     if previous is None:
         return _commit_name(entry), files_name(entry)
     if not entry.examined:
-        # Nobody looked at the worktree: only what was committed since is known.
+        # The worktree was not captured: only what was committed since is known.
         return _commit_name(previous), _commit_name(entry)
     return files_name(previous), files_name(entry)
 
@@ -97,7 +98,7 @@ class Listing:
     def __init__(self, store: Checkpoints, query: Query) -> None:
         self._store, self._query, self._pages = store, query, list(_PAGES)
         self.entries: list[CheckpointInfo] = []
-        self.keys: dict[str, str] = {}  # id -> worktree, or what stands for it
+        self.keys: dict[str, str] = {}  # id -> worktree; "branch NAME" if that is unknown
 
     def read_more(self) -> bool:
         """Read another page; return False at the end."""
@@ -121,7 +122,7 @@ class Listing:
         return self.entries
 
     def find_previous(self) -> dict[str, CheckpointInfo]:
-        """Map the id of each entry read so far to the one before it, if that has been read."""
+        """Map ids of the entries read so far to the entry before each."""
         # By run or worktree: the last one whose files were captured, and the last one of all.
         captured: dict[str | None, CheckpointInfo] = {}
         last: dict[str | None, CheckpointInfo] = {}
@@ -142,7 +143,7 @@ class Listing:
 
 
 class Log:
-    """Read the log of a store; safety checkpoints are ignored unless `query.safety`."""
+    """Read the log of a store; ignores safety checkpoints unless `query.safety`."""
 
     def __init__(self, store: Checkpoints, query: Query) -> None:
         self._store, self._repository = store, store.repository
@@ -253,7 +254,7 @@ class Log:
     def _find_previous(self, entries: Sequence[CheckpointInfo]) -> dict[str, CheckpointInfo]:
         if not entries:
             return {}
-        # Among all checkpoints: those that the query leaves out count as well.
+        # Among all checkpoints, also ones that do not match the query.
         if self._everything is None:
             until = max(entry.time for entry in entries)
             query = Query(until=until, safety=self._query.safety)
@@ -405,7 +406,8 @@ def _decode(document: bytes) -> Checkpoint | None:
 
 
 def _leave_out_omitted(item: LogItem, checkpoint: Checkpoint) -> None:
-    omitted = {entry.path for entry in checkpoint.worktree.omitted} if checkpoint.worktree else {}
+    captured = checkpoint.worktree
+    omitted = {entry.path for entry in captured.omitted} if captured is not None else set[str]()
     item.omitted = max(item.omitted, len(omitted))
     item.files = [
         change for change in item.files if omitted.isdisjoint(_parents(quote_path(change.path)))
@@ -421,7 +423,7 @@ def _parents(path: str) -> Iterable[str]:
 def find_in_trees(
     repository: Repository, names: Sequence[str], paths: Sequence[bytes]
 ) -> list[list[str | None]]:
-    """Return the oid of each path in each tree; "" names no tree, b"" is the tree itself."""
+    """Return the oid of each path in each tree; b"" is the tree itself."""
     if any(b"\n" in path for path in paths):  # git reads one name from each line
         return [[_find_slowly(repository, name, path) for path in paths] for name in names]
     texts = [os.fsdecode(path) for path in paths]

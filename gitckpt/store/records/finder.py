@@ -1,22 +1,18 @@
-"""Find a checkpoint by id, prefix of an id, run, "latest", or git revision."""
+"""Find the newest checkpoints of a worktree, of all, and those of a commit."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain
 
-from gitckpt.git.files.refs_stat import read_loose_ref
 from gitckpt.git.notes import GitNotes
 from gitckpt.git.objects import diff
 from gitckpt.git.repository import Repository
 from gitckpt.model import budget, ids, note
-from gitckpt.model.arguments import closest_word, require_text
 from gitckpt.model.checkpoint import SAFETY
-from gitckpt.model.errors import AmbiguousError, CkptError, NotFoundError, UsageError
-from gitckpt.model.skip_invalid import read_or_raise_invalid
+from gitckpt.model.errors import NotFoundError
 from gitckpt.store import local_checkpoints, notes
 from gitckpt.store.local_checkpoints import LocalCheckpoints
-from gitckpt.store.records import heads, ref_names
+from gitckpt.store.records import ref_names
 from gitckpt.store.records.entry import CheckpointInfo, Infos, Query
 from gitckpt.store.records.index import Index
 
@@ -58,23 +54,7 @@ def count_changed_files(repository: Repository, index: Index, entries: Infos) ->
 # The newest checkpoint of this worktree (or of its run), and the newest of all.
 LATEST, LATEST_ANY = "latest", "latest:any"
 _FIRST = 20
-_LIST = "list the checkpoints: git ckpt list"
-
-
-def find_id(text: str, repository: Repository, index: Index, linked: Linked) -> str:
-    require_text("id", text)
-    if not text.strip():
-        raise UsageError("the id is empty", hint=_LIST)
-    if text == LATEST:
-        return find_latest_checkpoint(repository, index).id
-    if text == LATEST_ANY:
-        return _find_latest_of_all(repository, index)
-    checkpoint_id, run = _resolve(text, repository, index)
-    if run is not None and (newest_entry := heads.find_newest_of_run(index, repository, run)):
-        return newest_entry.id
-    if checkpoint_id := checkpoint_id or _find_by_revision(text, repository, linked):
-        return checkpoint_id
-    raise _not_found_error(text, index)
+LIST = "list the checkpoints: git ckpt list"
 
 
 def find_linked(
@@ -106,7 +86,7 @@ def find_latest_checkpoint(repository: Repository, index: Index) -> CheckpointIn
     raise NotFoundError("no checkpoint was made in this worktree", hint=hint)
 
 
-def _find_latest_of_all(repository: Repository, index: Index) -> str:
+def find_latest_of_all(repository: Repository, index: Index) -> str:
     # Not a fetched one, which can have any date.
     if newest_entry := _find_newest_picked(index, repository, _pick_local):
         return newest_entry.id
@@ -116,13 +96,26 @@ def _find_latest_of_all(repository: Repository, index: Index) -> str:
                 return entry.id
     if index.select(Query(limit=1)):
         problem = "every checkpoint was fetched, or is a safety checkpoint of a restore"
-        raise NotFoundError(problem, hint=_LIST)
+        raise NotFoundError(problem, hint=LIST)
     raise _no_checkpoints_error()
 
 
 def _find_newest_picked(index: Index, repository: Repository, pick: Pick) -> CheckpointInfo | None:
-    matches = (pick(index.select(Query(limit=limit)), repository) for limit in (_FIRST, None))
-    return next(chain.from_iterable(matches), None)
+    return next(_iterate_picked(index, repository, pick), None)
+
+
+def iterate_worktree(
+    index: Index, repository: Repository, until: int | None = None
+) -> Iterator[CheckpointInfo]:
+    """Yield the checkpoints of this worktree, or of its run, newest first."""
+    return _iterate_picked(index, repository, _pick_from_worktree, until)
+
+
+def _iterate_picked(
+    index: Index, repository: Repository, pick: Pick, until: int | None = None
+) -> Iterator[CheckpointInfo]:
+    for query in (Query(until=until, limit=_FIRST), Query(until=until, skip=_FIRST)):
+        yield from pick(index.select(query), repository)
 
 
 def _no_checkpoints_error() -> NotFoundError:
@@ -145,61 +138,13 @@ def _pick_from_worktree(entries: Infos, repository: Repository) -> Iterator[Chec
             yield entry
 
 
-def resolve_run(text: str, repository: Repository, index: Index) -> str | None:
-    require_text("id", text)
-    return _resolve(text, repository, index)[1]
-
-
-def _resolve(text: str, repository: Repository, index: Index) -> tuple[str | None, str | None]:
-    lowered_text = text.lower()
-    ref = ref_names.CHECKPOINTS + lowered_text
-    is_id = ids.is_checkpoint_id(lowered_text)
-    if is_id and (read_loose_ref(repository, ref) or repository.cat_file.info(ref)):
-        return lowered_text, None  # needs no new process
-    checkpoint_ids = _list_ids_starting_with(lowered_text, repository)
-    if lowered_text in checkpoint_ids:
-        return lowered_text, None  # an exact id wins, even if runs cannot be listed
-    try:
-        runs = _find_runs(text, index)
-    except CkptError:
-        if not checkpoint_ids:
-            raise  # not "no such run", which would be wrong
-        runs = []  # listing may fail due to a broken checkpoint, which the user may want to remove
-    if text in runs:
-        return None, text
-    if len(checkpoint_ids) + len(runs) > 1:
-        raise _ambiguous_error(text, [*checkpoint_ids, *runs])
-    return next(iter(checkpoint_ids), None), next(iter(runs), None)
-
-
-def _ambiguous_error(text: str, candidates: list[str]) -> AmbiguousError:
-    problem = f"{len(candidates)} ids begin with {text!r}"
-    return AmbiguousError(problem, candidates[:10], hint="give more characters of the id")
-
-
-def _list_ids_starting_with(text: str, repository: Repository) -> list[str]:
-    if not ids.is_checkpoint_id_prefix(text):
-        return []
-    pattern = f"{ref_names.CHECKPOINTS}{text}*"
-    listing = repository.git.run("for-each-ref", "--format=%(refname)", pattern).out
-    refs = listing.decode("utf-8", "backslashreplace").split("\n")
-    return [ref.removeprefix(ref_names.CHECKPOINTS) for ref in refs if ref_names.is_uuid_ref(ref)]
-
-
-def _find_runs(text: str, index: Index) -> list[str]:
-    if len(text) < ids.MIN_PREFIX or not text[:1].isdigit():
-        return []
-    runs = read_or_raise_invalid(ref_names.CHECKPOINTS, index.list_runs)
-    return [run for run in runs if run.startswith(text)]
-
-
-def _find_by_revision(text: str, repository: Repository, linked: Linked) -> str | None:
+def find_by_revision(text: str, repository: Repository, linked: Linked) -> str | None:
     try:
         commit = repository.resolve_commit(text)
     except NotFoundError:
         return None
     if not (entries := linked(commit)):
-        raise NotFoundError(f"no checkpoint is linked to commit {commit[:10]} ({text})", hint=_LIST)
+        raise NotFoundError(f"no checkpoint is linked to commit {commit[:10]} ({text})", hint=LIST)
     if preferred := [*_pick_from_worktree(entries, repository), *_pick_local(entries, repository)]:
         return preferred[0].id
     # Else the first fetched checkpoint that replaces no local one. No safety checkpoint: its
@@ -209,28 +154,4 @@ def _find_by_revision(text: str, repository: Repository, linked: Linked) -> str 
         if entry.trigger != SAFETY and not own_checkpoints.is_replaced(entry.id, entry.oid):
             return entry.id
     problem = f"commit {commit[:10]} ({text}) only has safety checkpoints of restores"
-    raise NotFoundError(problem, hint=f"undo the last restore: git ckpt undo; or {_LIST}")
-
-
-def _not_found_error(text: str, index: Index) -> NotFoundError:
-    recent_ids = [entry.id for entry in index.select(Query(limit=1000))]
-    known = [LATEST, LATEST_ANY, *index.list_runs(), *recent_ids]
-    similar = closest_word(text, [*known, *(name[: len(text)] for name in known)], likeness=0.7)
-    hint = _LIST
-    if similar:
-        hint = f"did you mean {next(name for name in known if name.startswith(similar))}?"
-    elif len(text) < ids.MIN_PREFIX:
-        hint = f"give at least {ids.MIN_PREFIX} characters of an id, or {_LIST}"
-    return NotFoundError(f"no checkpoint, run or commit is named {text!r}", hint=hint)
-
-
-def find_run(text: str, index: Index) -> str:
-    all_runs = index.list_runs()
-    matching_runs = [run for run in all_runs if text and run.startswith(text)]
-    if len(matching_runs) > 1 and text not in all_runs:
-        raise _ambiguous_error(text, matching_runs)
-    if matching_runs:
-        return text if text in all_runs else matching_runs[0]
-    similar_run = closest_word(text, all_runs, likeness=0.7)
-    hint = f"did you mean {similar_run}?" if similar_run else "list the runs: git ckpt runs"
-    raise NotFoundError(f"no run is named {text!r}", hint=hint)
+    raise NotFoundError(problem, hint=f"undo the last restore: git ckpt undo; or {LIST}")

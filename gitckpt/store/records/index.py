@@ -21,6 +21,7 @@ from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
 from gitckpt.model.arguments import require_type
+from gitckpt.model.checkpoint import TURN
 from gitckpt.model.codec import decode_summary
 from gitckpt.model.errors import InvalidCheckpoint, RepositoryError
 from gitckpt.model.skip_invalid import read_or_raise_invalid
@@ -198,6 +199,11 @@ class Index:
 
     def list_runs(self) -> list[str]:
         return [row[0] for row in self._run_query(entry.RUN_IDS)]
+
+    def list_agents(self) -> list[str]:
+        """Return the agents whose sessions have turns."""
+        sql = "SELECT DISTINCT agent FROM entry WHERE run IS NOT NULL AND agent IS NOT NULL"
+        return [agent for (agent,) in self._run_query(f"{sql} AND trigger = ?", [TURN])]
 
     def list_commits(self) -> set[str] | None:
         """Return the commits of all checkpoints; None if a checkpoint is unreadable."""

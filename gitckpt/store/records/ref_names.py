@@ -30,10 +30,15 @@ KEEP = "refs/keep/ckpt/"
 RUNS = "refs/ckpt/runs/"
 LEASES = "refs/ckpt/leases/"
 KEYS = "refs/ckpt/keys/"
+TAGS = "refs/ckpt/tags/"  # a user's names of checkpoints; `PINS` and `TEXTS` have their ids
+PINS = "refs/ckpt/pins/"
+TEXTS = "refs/ckpt/texts/"
 NOTES = notes.NOTES
 
 # Namespaces with refs that keep a checkpoint's objects alive, in write order.
 OBJECTS = (TREES, OPERATIONS, ORIGINALS)
+
+LABELS = (TAGS, PINS, TEXTS)
 
 # Namespaces of gitckpt. Other tools also write to the first (`is_foreign`) and to refs/keep.
 OWN = ("refs/checkpoints", "refs/ckpt", "refs/keep/ckpt", "refs/keep/ckpt-operations")

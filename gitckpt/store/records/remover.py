@@ -22,6 +22,7 @@ from gitckpt.store.records.index import Index
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.writer import ObjectDatabase
+    from gitckpt.store.records.labels import LabelRefs
 
     Names = Collection[str]  # of checkpoints or runs
     Oids = Mapping[str, str]  # by the id of a checkpoint
@@ -46,11 +47,16 @@ def read_interrupted_removals(repository: Repository) -> set[str]:
 
 class CheckpointRemover:
     def __init__(
-        self, repository: Repository, objects: ObjectDatabase, refs: Refs, index: Index
+        self,
+        repository: Repository,
+        objects: ObjectDatabase,
+        refs: Refs,
+        index: Index,
+        labels: LabelRefs,
     ) -> None:
         self._repository = repository
         self._journal = os.path.join(repository.make_private_dir(), _JOURNAL)
-        self._objects, self._refs, self._index = objects, refs, index
+        self._objects, self._refs, self._index, self._labels = objects, refs, index, labels
 
     def remove_checkpoints(
         self, ids: Names, *, runs: Names | None, listed: ById | None, last: Names, settled: bool
@@ -82,6 +88,7 @@ class CheckpointRemover:
                 listed = None
 
     def _delete_checkpoints(self, checkpoints: Oids, runs: Names | None, last: Names) -> None:
+        label_deletions = self._labels.list_deletions(checkpoints)
         new_heads = self._plan_run_heads(checkpoints, runs)
         first = {name: oid for name, oid in checkpoints.items() if name not in last} if last else {}
         if first and len(first) < len(checkpoints):
@@ -91,7 +98,7 @@ class CheckpointRemover:
             new_heads = self._plan_run_heads(checkpoints, runs) if early_heads else new_heads
         ended_runs = {head.ref.removeprefix(ref_names.RUNS) for head in new_heads if not head.new}
         keys_of_ended = keys.list_key_deletions(self._refs, self._objects, ended_runs)
-        updates = [*new_heads, *_list_ref_deletions(checkpoints), *keys_of_ended]
+        updates = [*new_heads, *_list_ref_deletions(checkpoints), *keys_of_ended, *label_deletions]
         if updates:
             self._refs.apply_updates(updates)
         for run in ended_runs:

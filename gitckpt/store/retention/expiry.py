@@ -129,11 +129,12 @@ def thin_sessions(
 
     `but` names the runs that expire as a whole.
     """
+    kept_ids = store.labels.read_kept_ids()
     entries = {e.id: e for e in store.list(Query(in_run=True, triggers=[TURN, GUARD]))}
     local = LocalCheckpoints.read(store.repository)  # only local ones are thinned
     by_session: dict[str | None, list[ExpiryCandidate]] = {}
     for entry in entries.values():
-        if entry.run not in but and local.is_written_here(entry):
+        if entry.run not in but and entry.id not in kept_ids and local.is_written_here(entry):
             by_session.setdefault(entry.run, []).append(_make_candidate(entry, set()))
     decisions: dict[str, Decision] = {}
     groups: list[ThinningGroup] = []
@@ -269,6 +270,7 @@ def remove_run(store: Checkpoints, run: str) -> int:
 def _forget_removed_runs(store: Checkpoints) -> None:
     with contextlib.suppress(BusyError):  # the next removal does it
         keys.delete_orphan_keys(store.refs, store.objects, store.index.list_runs)
+        store.labels.delete_orphans(store.index.oids_by_id)
     local_checkpoints.forget_removed_runs(store.repository, store.index.list_runs)
 
 
@@ -368,6 +370,8 @@ def expire_outside_runs(
             store.write_links()
     instant = store.clock()
     entries, newest = _due(store, rules, instant)
+    kept_ids = store.labels.read_kept_ids()
+    entries = [entry for entry in entries if entry.id not in kept_ids]
     by_id = {entry.id: entry for entry in entries}
     # `%(*objectname)` is the commit that an annotated tag points to.
     fields = "%(objectname) %(*objectname)"

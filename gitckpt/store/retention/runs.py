@@ -10,7 +10,7 @@ from functools import partial
 
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, RefUpdate
-from gitckpt.model import codec, policy, runstate, times
+from gitckpt.model import codec, ids, policy, runstate, times
 from gitckpt.model.checkpoint import IMPORT, PHASE, Checkpoint
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint
 from gitckpt.model.policy import Decision, Policy, RunCandidate
@@ -70,6 +70,10 @@ def decide_fates(
     if not rules.everything:
         reason = "only expire --all removes imported runs"
         decisions |= {run: Decision(run, expires=False, reason=reason) for run in import_times}
+    kept_ids = store.labels.read_kept_ids()
+    for entry in store.list(Query(ids=sorted(kept_ids), in_run=True)) if kept_ids else ():
+        reason = f"its checkpoint {entry.id[: ids.SHORT]} is pinned or tagged"
+        decisions[str(entry.run)] = Decision(str(entry.run), expires=False, reason=reason)
     eligible = sizes.keys() if among is None else sizes.keys() & set(among)  # all recorded runs
     due_runs = {run for run in decisions if decisions[run].expires and run in eligible}
     chains = chains_of_runs(store, due_runs)
@@ -109,6 +113,8 @@ def squashable(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[Chec
                 candidates[entry.id] = entry, f"phase {phases[entry.id]} is complete"
             else:
                 remaining_oids[entry.id] = entry.oid
+    for id_ in store.labels.read_kept_ids() if candidates else ():
+        candidates.pop(id_, None)
     if candidates:
         _, by_run = store.index.count_checkpoints()
         first_oids = {id_: oid for run, (_, id_, oid) in by_run.items() if run not in but}

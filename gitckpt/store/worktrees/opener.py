@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gitckpt.git import config, fsync, graph
 from gitckpt.git.command import NO_HOOKS, encode_paths
@@ -112,13 +112,28 @@ class WorktreeOpener:
             raise WorktreeError(f"cannot make {root}: {error.strerror}", hint=hint) from None
         temporary_path = ownership.temporary_path(repository, path)
         with private_dirs.hold_directory_open(root), temporary_path as new_path:
-            failing_paths = self._add_worktree(new_path)
-            with contextlib.closing(_open_worktree(repository, new_path)) as worktree:
-                remarks, failing_paths = self._restore_files(worktree, failing_paths)
+            remarks, failing_paths = self._fill_new_worktree(new_path)
             is_moved = _move_worktree(repository, new_path, path)
         administration.flush_worktree(repository, path)
         paths = tuple(failing_paths)
         return OpenResult(path, True, tuple(remarks), paths) if is_moved else None
+
+    @contextlib.contextmanager
+    def open_scratch(self) -> Iterator[str]:
+        """Yield a new worktree, and remove it; after a kill, maintenance does so."""
+        self._require_objects()
+        root = os.path.dirname(self.plan.path)
+        private_dirs.make_private_directory(root)
+        ownership.remove_half_made(self.repository, root)
+        temporary_path = ownership.temporary_path(self.repository, self.plan.path)
+        with private_dirs.hold_directory_open(root), temporary_path as path:
+            self._fill_new_worktree(path)
+            yield path
+
+    def _fill_new_worktree(self, path: str) -> tuple[list[str], list[bytes]]:
+        failing_paths = self._add_worktree(path)
+        with contextlib.closing(_open_worktree(self.repository, path)) as worktree:
+            return self._restore_files(worktree, failing_paths)
 
     def _register_directory(self) -> OpenResult:
         """Register a worktree that git forgot with git again; leave its files as they are."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 from gitckpt.git.files import mounts, private_dirs
 from gitckpt.git.process import GitError
@@ -163,6 +164,27 @@ def resume_checkpoint(
     if opened.made:
         remarks += [*resume_plan.remarks_made, *filter(None, (import_remark, commit_remark))]
     return replace(opened, remarks=(*remarks, *submodule_remarks), behind=resume_plan.behind)
+
+
+@contextlib.contextmanager
+def open_scratch(store: Checkpoints, checkpoint: Checkpoint) -> Iterator[str]:
+    """Yield a worktree with the files of a checkpoint, which is removed at the end."""
+    limits = store.settings_reader.read_settings().limits
+    root, (message, hint) = _find_worktrees_dir(store.repository)
+    if root is None:
+        raise WorktreeError(message, hint=hint)
+    path = os.path.join(root, checkpoint.id)
+    scratch = WorktreeOpener(
+        *(store.repository, store.objects, checkpoint),
+        plan.ResumePlan(forget=(), relink=False, action=plan.MAKE, path=path),
+        WorktreeOwner(checkpoint.id, None),
+        limits,
+        rescue=functools.partial(record_deleted_worktree, store),
+        is_of_other_commit=False,
+    )
+    with scratch.open_scratch() as new_path:
+        submodules.make_missing_submodules(store, new_path, checkpoint, limits)
+        yield new_path
 
 
 def _clear_half_made(repository: Repository, owner: WorktreeOwner, directory: str | None) -> None:

@@ -32,7 +32,9 @@ def refused(call: object) -> tuple[type[Exception], str, str | None, list[str] |
     with pytest.raises(NotFoundError) as caught:
         call()
     error = caught.value
-    return type(error), error.message, error.hint, getattr(error, "candidates", None)
+    candidates = getattr(error, "candidates", None)
+    names = candidates and [line.split("  ")[0] for line in candidates]
+    return type(error), error.message, error.hint, names
 
 
 class TestARun:

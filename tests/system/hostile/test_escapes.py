@@ -51,6 +51,20 @@ CALLS: dict[str, list[list[str]]] = {
         [ARGUMENT],
         [FIRST, "--", ARGUMENT],
     ],
+    "log": [
+        [],
+        ["--all", "-p"],
+        ["--stat", RUN],
+        ["--oneline", "--all"],
+        ["--name-only", FIRST],
+        ["--json", "--all"],
+        ["--grep", ARGUMENT],
+        ["--", ARGUMENT],
+    ],
+    "ls": [[FIRST], [THIRD, "-r"], [FIRST, ARGUMENT], [FIRST, "--json"]],
+    "grep": [["."], [ARGUMENT], ["-l", ".", FIRST]],
+    "why": [["README"], [ARGUMENT]],
+    "bisect": [["--bad", FIRST, "--", "false"], ["--", ARGUMENT], ["--reset"]],
     "resume": [
         *(
             [],
@@ -104,6 +118,10 @@ CALLS: dict[str, list[list[str]]] = {
     "watch": [["--every", ARGUMENT], ["--", ARGUMENT]],
     "rescue": [[], ["--json"], [ARGUMENT]],
     "report": [["-o", "report.html", "--force"], [ARGUMENT, "-o", ARGUMENT], ["--since", ARGUMENT]],
+    "tag": [["latest", ARGUMENT], [ARGUMENT, "x"], [], ["-d", ARGUMENT]],
+    "pin": [["latest"], [ARGUMENT]],
+    "unpin": [["latest"], [ARGUMENT]],
+    "note": [["latest", ARGUMENT], ["latest"], [ARGUMENT]],
     "cancel": [[FREE_RUN], [ARGUMENT]],
     "remove": [[THIRD], [ARGUMENT]],
     "expire": [
