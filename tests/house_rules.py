@@ -51,6 +51,7 @@ LAYERS = tuple(
     cli.pager
     cli.terminal
     cli.options cli.opening cli.driver
+    cli.report
     cli.commands
     cli.parser
     cli.main
@@ -163,6 +164,7 @@ LIBRARIES: dict[str, tuple[tuple[str, ...], str]] = {
         ("gitckpt/formats/systems/yaml_text.py",),
         "one module owns YAML, and refuses what makes a few lines cost hours",
     ),
+    "jinja2": (("gitckpt/cli/report/page.py",), "it takes 100 ms to import"),
     "watchfiles": (("gitckpt/agents/watch.py",), "it takes 40 ms to import"),
     "typer": (("gitckpt/cli/",), "only the command line speaks, and typer takes 60 ms to import"),
     "rich": (("gitckpt/cli/",), "only the command line speaks"),

@@ -110,7 +110,7 @@ def test_the_wheel_holds_the_package_alone(wheel: zipfile.ZipFile) -> None:
     version = re.findall(r'__version__ = "(.+)"', (ROOT / "gitckpt" / "__init__.py").read_text())[0]
     package = [
         path
-        for suffix in ("py", "toml", "md", "tsv")
+        for suffix in ("py", "toml", "md", "tsv", "html", "css", "js")
         for path in (ROOT / "gitckpt").rglob(f"*.{suffix}")
     ]
     expected = {

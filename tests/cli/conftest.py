@@ -48,6 +48,7 @@ COMMANDS = [
     "guard",
     "watch",
     "rescue",
+    "report",
     "cancel",
     "remove",
     "expire",

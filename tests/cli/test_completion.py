@@ -24,7 +24,7 @@ Save = Callable[..., str]
         ([], COMMANDS),
         ([""], COMMANDS),
         (["s"], ["save", "show", "status", "start", "step"]),
-        (["-q", "re"], ["resume", "restore", "redo", "review", "rescue", "remove"]),
+        (["-q", "re"], ["resume", "restore", "redo", "review", "rescue", "report", "remove"]),
         (["-C", "show", "un"], ["unpin", "undo", "uninit"]),
         (["--"], ["--quiet", "--version", "--help"]),
         (["list", "--s"], ["--status", "--since"]),

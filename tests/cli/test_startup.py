@@ -14,6 +14,7 @@ from tests.stores import default_settings
 HEAVY = (
     "pygit2",
     "tomlkit",
+    "jinja2",
     "rich",
     "markdown_it",
     "pygments",

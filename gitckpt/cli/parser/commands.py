@@ -38,6 +38,7 @@ COMMANDS: dict[str, Callable[[], Callable[..., int | None]]] = {
     "guard": lambda: import_module("gitckpt.cli.commands.guard").guard,
     "watch": lambda: import_module("gitckpt.cli.commands.guard").watch,
     "rescue": lambda: import_module("gitckpt.cli.commands.guard").rescue,
+    "report": lambda: import_module("gitckpt.cli.commands.report").write_report,
     "cancel": lambda: import_module("gitckpt.cli.commands.runs").cancel_run,
     "remove": lambda: import_module("gitckpt.cli.commands.remove").remove_checkpoints,
     "expire": lambda: import_module("gitckpt.cli.commands.remove").expire_checkpoints,

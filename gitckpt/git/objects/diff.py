@@ -323,6 +323,9 @@ def _subtree_oid(entry: tuple[bytes, str] | None) -> str:
     return entry[1] if entry is not None and entry[0] == encoding.DIRECTORY else ""
 
 
+_MOST_TREES, _MOST_ENTRIES = 256, 1000  # that a counter remembers
+
+
 class DiffCounter:
     """Count the paths at which trees differ, up to limits; remember the counts.
 
@@ -334,6 +337,7 @@ class DiffCounter:
         self._limits = limits
         self._counted: dict[tuple[str, str], int] = {}
         self._flaws: dict[str, str] = {}
+        self._recent: dict[str, encoding.Entries] = {}
         self._unreadable: set[str] = set()
         self._pairs_lacking_trees: set[tuple[str, str]] = set()
         self.flaw = ""  # what is wrong with the first malformed tree
@@ -354,7 +358,7 @@ class DiffCounter:
             return known_count
         if depth > self._limits.depth:
             return self._limits.count + 1
-        old_entries, new_entries = self.read_tree_entries(old), self.read_tree_entries(new)
+        old_entries, new_entries = self._recall_entries(old), self._recall_entries(new)
         if old in self._unreadable or new in self._unreadable:
             self._pairs_lacking_trees.add((old, new))
         total_count, flaw = 0, self._flaws.get(new) or find_odd_entry(new_entries)
@@ -373,6 +377,17 @@ class DiffCounter:
         self._counted[old, new] = total_count
         return total_count
 
+    def _recall_entries(self, tree: str) -> encoding.Entries:
+        # In a series of snapshots, each tree is compared with the one before and the one after.
+        entries = self._recent.get(tree)
+        if entries is None:
+            entries = self.read_tree_entries(tree)
+            if len(entries) <= _MOST_ENTRIES:
+                self._recent[tree] = entries
+            if len(self._recent) > _MOST_TREES:
+                del self._recent[next(iter(self._recent))]
+        return entries
+
     def read_tree_entries(self, tree: str) -> encoding.Entries:
         item = next(self._repository.cat_file.read_contents([tree])) if tree else None
         if item is None:
@@ -382,7 +397,8 @@ class DiffCounter:
         try:
             if item[1] != "tree":
                 raise encoding.MalformedTree(f"the object is a {item[1]}")
-            return encoding.decode_tree(item[2], self._repository.object_format)
+            raw_entries = decode_raw_tree(item[2], self._repository.object_format)
+            return {name: (mode, oid.hex()) for name, (mode, oid) in raw_entries.items()}
         except encoding.MalformedTree as error:
             self._flaws[tree] = str(error)
             return {}

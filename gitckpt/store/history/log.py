@@ -6,6 +6,7 @@ compared with the one before it in its worktree.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -396,6 +397,7 @@ def _has_same_state(item: LogItem) -> bool:
     return item.previous is not None and item.previous.run == item.newest.run
 
 
+@functools.lru_cache(16)  # most documents are compared twice: with the next, and the one before
 def _decode(document: bytes) -> Checkpoint | None:
     from gitckpt.model import codec
 

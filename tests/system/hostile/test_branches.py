@@ -364,6 +364,7 @@ CALLS: dict[str, list[list[str]]] = {
     "guard": [["--shell", "bash"]],
     "watch": [["--", "true"]],
     "rescue": [[], ["--json"]],
+    "report": [["-o", "report.html"], ["latest", "-o", "report.html", "--force"]],
     "tag": [["latest", "kept"], [], ["-d", "kept"]],
     "pin": [["latest"]],
     "unpin": [["latest"]],

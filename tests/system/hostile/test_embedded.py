@@ -43,6 +43,7 @@ WORDS = {
     "watch": ["--", "true"],
     "show": ["latest"],
     "diff": ["latest"],
+    "report": ["-o", "report.html"],
     "ls": ["latest"],
     "pin": ["latest"],
     "unpin": ["latest"],

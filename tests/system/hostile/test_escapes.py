@@ -117,6 +117,7 @@ CALLS: dict[str, list[list[str]]] = {
     "guard": [["--shell", ARGUMENT], ["--", ARGUMENT]],
     "watch": [["--every", ARGUMENT], ["--", ARGUMENT]],
     "rescue": [[], ["--json"], [ARGUMENT]],
+    "report": [["-o", "report.html", "--force"], [ARGUMENT, "-o", ARGUMENT], ["--since", ARGUMENT]],
     "tag": [["latest", ARGUMENT], [ARGUMENT, "x"], [], ["-d", ARGUMENT]],
     "pin": [["latest"], [ARGUMENT]],
     "unpin": [["latest"], [ARGUMENT]],

@@ -49,6 +49,7 @@ CALLS: dict[str, list[str]] = {
     "turns": ["turns", "turns {run}", "turns --json"],
     "guard": ["guard -- true"],
     "watch": ["watch -- true"],
+    "report": ["report -o report.html", "report {run} -o run.html", "report {bad} -o bad.html"],
     "tag": ["tag {good} fine", "tag {bad} wrong", "tag", "tag -d fine"],
     "pin": ["pin {good}", "pin {bad}"],
     "unpin": ["unpin {good}", "unpin {bad}"],

@@ -1,0 +1,5 @@
+"""Write a report of checkpoints, runs and sessions as one HTML page.
+
+Public modules:
+    page: renders a report with Jinja2.
+"""
