@@ -13,7 +13,7 @@
 package, and must start fast.
 """
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 _MODULES: dict[str, str] = {}  # public name -> its module; empty until the first use
 

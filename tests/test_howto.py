@@ -52,9 +52,9 @@ OUTPUTS = {
     19: r"run \S+-add-login is complete",
     21: r"fix-the-typo",
     22: r"(?s)\+twenty.*before the refactoring",
-    23: r"(?s)set up the project.*\+def login",
+    23: r"(?s)before the refactoring.*\+def login",
     26: r"checkpoints",
-    27: r"(?s)old login.*restore.*src/login\.py:1.*first",
+    27: r"(?s)old login.*restore.*gitckpt\.toml:2.*last good",
     30: r'"checkpoints"',
     31: r"^$",
     32: r"build",
@@ -109,6 +109,7 @@ def _build_week(work: Path) -> None:
         checkout.write(app, f"{checkout.path.joinpath(app).read_text()}now\n")
         _run(["git", "ckpt", "-q", "restore", "latest"], checkout)
     checkout.write(app, "one\ntwenty\nnow\n")
+    checkout.write(login, "old login\n")
     for name, options in (("origin", ["--bare"]), ("clone", [])):
         checkout.git("clone", "--quiet", *options, ".", str(work / name))
     checkout.git("remote", "add", "origin", str(work / "origin"))
@@ -184,7 +185,7 @@ def _is_answered(number: int, week: Checkout) -> bool:
             return app == "one\ntwenty\nnow\n"
         case 8:
             branch = week.git("branch", "--show-current")
-            return (branch, login) == ("add-login", "def login(): ...\n") and "runs/" not in refs
+            return (branch, login) == ("login", "def login(): ...\n") and "add-login" not in refs
         case 11:
             return "/build/" in week.path.joinpath(".gitignore").read_text()
         case 14 | 25:

@@ -289,7 +289,7 @@ def test_errors_end_alike_behind_both_doors(
         raise error
 
     monkeypatch.setattr("gitckpt.cli.main._discard_output", lambda: None)
-    monkeypatch.setattr(Store, "find_path", fall)
+    monkeypatch.setattr(Store, "find", fall)
     if door == "Typer":
         monkeypatch.setattr(quick, "prepare_command_call", lambda _: None)
     done = ckpt("show", "abcd", at=main_checkout)
@@ -353,7 +353,7 @@ def test_what_the_system_refuses_ends_with_what_to_do(
         raise error
 
     monkeypatch.setattr("gitckpt.cli.main._discard_output", lambda: None)
-    monkeypatch.setattr(Store, "find_path", fall)
+    monkeypatch.setattr(Store, "find", fall)
     done = ckpt("show", "abcd", at=main_checkout)
     assert done.code == 1
     assert done.err.splitlines()[1:] == [f"hint: {hint}"]

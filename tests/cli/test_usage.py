@@ -289,7 +289,7 @@ def test_a_bug_is_3_one_line_and_a_traceback_in_the_log(
     def fall(*_: object) -> None:
         raise ZeroDivisionError(words)
 
-    monkeypatch.setattr(Store, "find_path", fall)
+    monkeypatch.setattr(Store, "find", fall)
     before = checkout.fingerprint()
     done = ckpt("show", "abcd", at=checkout)
     log = checkout.main / ".git/ckpt/log"

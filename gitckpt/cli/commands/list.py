@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _COLUMNS = ("ID", "AGE", "RUN", "PHASE", "COMMIT", "BRANCH", "FILES", "MESSAGE")
 _SPARE = ("COMMIT", "BRANCH", "FILES", "PHASE", "RUN")
 _DEFAULT_LIMIT = 20
+_WIDE = 100  # columns of a terminal from which on the phase has a column
+_NARROW_RUN = 24  # columns of a run's name in a narrower one
 _OUTLOOK_TEXTS = {
     "not installed": "; to record one at every commit: git ckpt init",
     "missed": "; commits record none until the hooks call gitckpt; to see why: git ckpt doctor",
@@ -193,16 +195,16 @@ def _print_rows(
         return
     here, prefixes = marks
     runs = ids.short_run_names(entry.run for entry in entries if entry.run is not None)
-    table = [
-        (
-            terminal.style("@" if entry.id == here else "", "bold", "green"),
-            terminal.id_cell(entry.id, prefixes),
-            age,
-            runs.get(entry.run or ""),
-            *others,
-        )
-        for entry, (_, age, _, *others) in zip(entries, rows, strict=True)
-    ]
+    is_narrow = terminal.columns() < _WIDE
+    table = []
+    for entry, (_, age, _, label, *others, message) in zip(entries, rows, strict=True):
+        cells: list[Cell] = [runs.get(entry.run or ""), label, *others, message]
+        if is_narrow:  # a column of phases would leave too little for the messages
+            is_usual = bool(message) and entry.status == "complete"
+            text = message if is_usual else terminal.joined(label or "", " ", message or "")
+            cells = [terminal.fit(runs.get(entry.run or "", ""), _NARROW_RUN), None, *others, text]
+        mark = terminal.style("@" if entry.id == here else "", "bold", "green")
+        table.append((mark, terminal.id_cell(entry.id, prefixes), age, *cells))
     terminal.out_rows(("", "ID", time_heading, *_COLUMNS[2:]), table, spare=_SPARE)
 
 

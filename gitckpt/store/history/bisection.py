@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from gitckpt.git.files import private_dirs, regular
 from gitckpt.git.lock import FileLock
+from gitckpt.model.checkpoint import GUARD, TURN
 from gitckpt.model.errors import BusyError, CkptError, UsageError
 from gitckpt.model.ids import SHORT
 from gitckpt.model.values import dataclass, field
@@ -23,7 +24,7 @@ from gitckpt.store.worktrees import resumption
 GOOD, BAD, SKIPPED = "good", "bad", "skipped"
 _SKIP_CODE = 125  # as in git-bisect(1)
 _NO_VERDICT = (126, 127)  # of a shell, if the command cannot be started
-_FILE, _LOCK = "bisect.json", "bisect.lock"
+_FILE, _LOCK = "bisect", "bisect.lock"
 _FIELDS = ("command", "candidates", "verdicts")
 RESET = "git ckpt bisect --reset"
 
@@ -112,15 +113,21 @@ def reset(store: Checkpoints) -> bool:
 def begin(
     store: Checkpoints, command: Sequence[str], good: CheckpointInfo | None, bad: CheckpointInfo
 ) -> Bisection:
-    """Begin a search among the checkpoints before `bad` in its run or worktree."""
+    """Begin a search among the checkpoints before `bad` in its worktree, or in its run.
+
+    Those of a run count if `good` is of the same one, or left out; not of a session of an agent,
+    which works in the worktree of its user.
+    """
+    is_in_session = bad.trigger in (TURN, GUARD)
+    is_same_run = not is_in_session if good is None else good.run == bad.run
+    run_name = bad.run if is_same_run else None
     listing = Listing(store, Query(until=bad.time, safety=False))
     entries = listing.read_all()
     key = listing.keys.get(bad.id)
     chosen: list[CheckpointInfo] = []
     for entry in entries:
-        in_run = bad.run is not None and entry.run == bad.run
-        in_worktree = bad.run is None and listing.keys[entry.id] == key
-        if entry.id == bad.id or (chosen and has_files(entry) and (in_run or in_worktree)):
+        is_related = entry.run == run_name if run_name else listing.keys[entry.id] == key
+        if entry.id == bad.id or (chosen and has_files(entry) and is_related):
             chosen.append(entry)
             if good is not None and entry.id == good.id:
                 break

@@ -20,8 +20,8 @@ from gitckpt.store.worktrees import ownership
 
 # Kinds of scratch files in the private directory.
 _PRIVATE = (
-    *(ref_names.DRIVER, "clock", "exports", "index", "intent", "objects", "pack", "rules"),
-    *("secret-key", "symlink", "unfiltered", "written"),
+    *(ref_names.DRIVER, "bisect", "clock", "exports", "index", "intent", "objects", "pack"),
+    *("rules", "secret-key", "symlink", "unfiltered", "written"),
 )
 # Kinds of scratch files in the administrative directory of a worktree.
 _ADMIN = (

@@ -168,7 +168,9 @@ class RunFiles:
         path = os.path.join(self.path, _LAST_LINE)
         with contextlib.suppress(OSError):
             if line:
-                regular.write_private_file(path, line[-_LONGEST_LINE:], flushed=False)
+                # In place: a reader may see half of a line, but a kill leaves no scratch file.
+                with open(path, "wb", opener=private_dirs.open_private_file) as file:
+                    file.write(line[-_LONGEST_LINE:])
             else:
                 os.unlink(path)
 

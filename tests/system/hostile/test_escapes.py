@@ -256,7 +256,7 @@ def test_something_hostile_is_shown(main_checkout: Checkout) -> None:
 
 
 def test_what_git_stands_for_is_escaped(main_checkout: Checkout) -> None:
-    assert escapes.strange("a\x1b[1mb\x1b[0m\r\x1b[K\x1b[3F\n\t") == []
+    assert escapes.strange("a\x1b[1mb\x1b[0m\r\x1b[K\x1b[?1049h\n\t") == []
     assert set(escapes.strange(ESCAPES)) == set(
         "\x1b\x07\u202e\u2066\u200f\x9b\x9d\x9c\x7f\r\x08\x0b\x00\u2028\ufeff"
     )
