@@ -113,7 +113,7 @@ def reset(store: Checkpoints) -> bool:
 def begin(
     store: Checkpoints, command: Sequence[str], good: CheckpointInfo | None, bad: CheckpointInfo
 ) -> Bisection:
-    """Begin a search among the checkpoints before `bad` in its worktree, or in its run.
+    """Begin a search among the checkpoints before `bad` of its worktree or run.
 
     Those of a run count if `good` is of the same one, or left out; not of a session of an agent,
     which works in the worktree of its user.
