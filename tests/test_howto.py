@@ -149,6 +149,7 @@ def test_every_question_has_an_answer() -> None:
     } == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", ANSWERS)
 def test_answer(number: int, week: Checkout) -> None:
     with Store.open(week.path) as store:

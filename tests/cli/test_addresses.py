@@ -186,3 +186,11 @@ def test_a_hostile_address_is_refused_and_escaped(scene: Scene, text: str) -> No
     assert done.err.startswith("error: ")
     assert "\x1b" not in done.err
     assert "bug" not in done.err
+
+
+def test_the_whole_name_of_a_run_may_be_short(scene: Scene) -> None:
+    with open_store(scene.checkout) as store:
+        checkpoint = store.record("plan-complete", {}, start="ci")
+        store.record("plan-complete", {}, start="ci-lint")
+    assert scene.found("ci") == checkpoint.id
+    assert "no checkpoint, run or commit is named 'c'" in scene.refused("c")

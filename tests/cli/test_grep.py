@@ -70,3 +70,9 @@ def test_hostile_names_and_binary_files(ckpt: Ckpt, checkout: Checkout, save: Sa
 def test_without_checkpoints(ckpt: Ckpt, main_checkout: Checkout) -> None:
     done = ckpt("grep", "x", at=main_checkout)
     assert (done.code, done.out) == (1, "")
+
+
+def test_what_a_restore_replaced_is_found(ckpt: Ckpt, checkout: Checkout, saved: list[str]) -> None:
+    checkout.write("other", "a late thought\n")
+    ckpt("restore", saved[0], at=checkout)
+    assert ":other:1: a late thought\n" in ckpt("grep", "late thought", at=checkout).out

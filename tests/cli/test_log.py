@@ -274,3 +274,13 @@ def test_a_missing_tree_is_no_change(ckpt: Ckpt, main_checkout: Checkout, save: 
     (main_checkout.path / ".git/objects" / oid[:2] / oid[2:]).unlink()
     newest = read(ckpt, main_checkout)[0]
     assert newest["not_compared"] == "a tree is malformed or missing; see: git ckpt verify"
+
+
+def test_a_run_begins_with_the_files_of_its_commit(
+    ckpt: Ckpt, save: Save, main_checkout: Checkout
+) -> None:
+    main_checkout.write("gitckpt.toml", '[pipelines.ci]\nphases = [{name = "a", run = "true"}]\n')
+    main_checkout.write("draft", "untracked\n")
+    save(main_checkout)
+    run = ckpt("run", "ci", at=main_checkout).out.strip()
+    assert [item["files"] for item in read(ckpt, main_checkout, "--run", run)] == [[], [], [], []]

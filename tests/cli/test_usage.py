@@ -97,11 +97,11 @@ def test_version(ckpt: Ckpt) -> None:
         (["rollback"], "there is no command 'rollback'", "did you mean git ckpt restore?"),
         (["version"], "there is no command 'version'", "did you mean git ckpt --version?"),
         (["hlep"], "there is no command 'hlep'", "did you mean git ckpt help?"),
-        (["frobnicate"], "there is no command 'frobnicate'", "see: git ckpt --help"),
-        (["\x1b[31m"], r"there is no command '\x1b[31m'", "see: git ckpt --help"),
+        (["frobnicate"], "there is no command 'frobnicate'", "see: git ckpt -h"),
+        (["\x1b[31m"], r"there is no command '\x1b[31m'", "see: git ckpt -h"),
         (["save", "--foo"], "there is no option --foo", "see: git ckpt save --help"),
         (["save", "--fase", "x"], "there is no option --fase", "did you mean --phase?"),
-        (["-x"], "there is no option -x", "see: git ckpt --help"),
+        (["-x"], "there is no option -x", "see: git ckpt -h"),
         (["save", "-q"], "-q goes before the command", "run: git ckpt -q save"),
         (["list", "-C", "/"], "-C goes before the command", "run: git ckpt -C DIR list"),
         (
@@ -242,7 +242,8 @@ def test_an_option_without_its_value_is_2(
     assert (done.code, done.out) == (2, "")
     command = "" if args == ["-C"] else f"{args[0]} "
     assert done.err.startswith("error: ")
-    assert done.err.endswith(f"\nhint: see: git ckpt {command}--help\n")
+    option = "--help" if command else "-h"  # git itself takes `git ckpt --help`
+    assert done.err.endswith(f"\nhint: see: git ckpt {command}{option}\n")
 
 
 def test_quiet_leaves_out_remarks_but_neither_results_nor_warnings(

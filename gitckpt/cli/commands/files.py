@@ -73,7 +73,7 @@ def _as_json(file: StoredFile) -> dict[str, object]:
 PATTERN  A regular expression, as for git grep.
 [ID…] [-- PATH…]  The checkpoints, and the files or directories, to search.  [default: the
   newest 20 checkpoints of this worktree]
--i, --ignore-case  GrepMatch in any case.
+-i, --ignore-case  Match in any case.
 -n, --line-number  Show the numbers of lines; grep always does.
 -l, --files-with-matches  Show only the names of files.
 -E, --extended-regexp  PATTERN is an extended regular expression.

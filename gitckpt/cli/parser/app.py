@@ -69,13 +69,13 @@ def require_known_command(words: Sequence[str]) -> None:
     if command_name is not None and command_name not in COMMANDS:
         name = find_synonym(command_name, COMMANDS)
         closest_name = closest_word(name, [*COMMANDS, "help", options.VERSION])
-        hint = f"did you mean git ckpt {closest_name}?" if closest_name else "see: git ckpt --help"
+        hint = f"did you mean git ckpt {closest_name}?" if closest_name else "see: git ckpt -h"
         raise UsageError(f"there is no command {command_name!r}", hint=hint)
 
 
 def convert_typer_error(error: Any, words: Sequence[str]) -> UsageError:
     command, parameters = _command_and_parameters(words)
-    help_hint = f"see: git ckpt {command} --help" if command else "see: git ckpt --help"
+    help_hint = f"see: git ckpt {command} --help" if command else "see: git ckpt -h"
     message = str(getattr(error, "message", "") or error).rstrip(".")
     option = getattr(error, "option_name", "")
     if message.startswith("No such option"):

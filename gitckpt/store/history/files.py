@@ -114,8 +114,11 @@ class GrepMatch:
 
 
 def newest_here(store: Checkpoints) -> list[CheckpointInfo]:
-    """Return the newest checkpoints with files of the current worktree."""
-    listing, found = Listing(store, Query(safety=False)), list[CheckpointInfo]()
+    """Return the newest checkpoints with files of the current worktree.
+
+    Safety checkpoints count: they may have what an `undo` took.
+    """
+    listing, found = Listing(store, Query()), list[CheckpointInfo]()
     key = local_checkpoints.worktree_key(store.repository)
     while len(found) < _NEWEST and listing.read_more():
         found = [e for e in listing.entries if listing.keys[e.id] == key and has_files(e)]

@@ -22,6 +22,7 @@ from gitckpt.model.errors import CkptError, InvalidCheckpoint
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.local_checkpoints import LocalCheckpoints
+from gitckpt.store.records import ref_names
 from gitckpt.store.records.entry import CheckpointInfo, Query
 from gitckpt.store.snapshot import comparison
 
@@ -130,7 +131,8 @@ class Listing:
         previous: dict[str, CheckpointInfo] = {}
         for entry in reversed(self.entries):
             key = self.keys[entry.id]
-            for found in (captured, last) if entry.examined else (last,):
+            is_start = entry.label == ref_names.RUN_STARTED  # from the commit, in a new worktree
+            for found in () if is_start else (captured, last) if entry.examined else (last,):
                 before = found.get(entry.run) if entry.run is not None else None
                 before = before or found.get(key)
                 if before is not None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _GIT_AT = ("u", "upstream", "push")  # `@{u}` is a revision, as are `@{1}` and `@{-1}`
 _MOST_LISTED = 10
+_DATE_LENGTH = len("20261128-105000-")  # before the name of a run
 
 
 class Addresses:
@@ -146,7 +147,7 @@ class Addresses:
                 return checkpoint_id, None
         if checkpoint_id := self._find_in_run(text):
             return checkpoint_id, None
-        return None, self._find_run_by_part(text) if len(text) >= ids.MIN_PREFIX else None
+        return None, self._find_run_by_part(text, in_part=len(text) >= ids.MIN_PREFIX)
 
     def _resolve_beginning(self, text: str) -> tuple[str | None, str | None]:
         lowered_text = text.lower()
@@ -242,10 +243,10 @@ class Addresses:
         found = turns.list_turns(self._index, run)
         return next((turn for turn in found if turn.number == number), None)
 
-    def _find_run_by_part(self, text: str) -> str | None:
+    def _find_run_by_part(self, text: str, *, in_part: bool = True) -> str | None:
         if run := self._find_session_by_key(text):
             return run
-        matching = _match_runs(text, self._list_runs())
+        matching = _match_runs(text, self._list_runs(), in_part=in_part)
         return self._require_one(text, matching) if matching else None
 
     def _find_session_by_key(self, text: str) -> str | None:
@@ -309,11 +310,15 @@ class Addresses:
         return NotFoundError(f"no checkpoint, run or commit is named {text!r}", hint=hint)
 
 
-def _match_runs(text: str, runs: Sequence[str]) -> list[str]:
+def _match_runs(text: str, runs: Sequence[str], *, in_part: bool = True) -> list[str]:
     if text in runs:
         return [text]
-    beginning = [run for run in runs if text and run.startswith(text)]
-    return beginning or [run for run in runs if text and text in run]
+    # A name without its date and time, which every list shows.
+    if named := [run for run in runs if run[_DATE_LENGTH:] == text]:
+        return named
+    if not text or not in_part:
+        return []
+    return [run for run in runs if run.startswith(text)] or [run for run in runs if text in run]
 
 
 def _split_number(text: str, separator: str) -> tuple[str, int | None]:
