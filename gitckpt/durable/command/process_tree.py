@@ -92,7 +92,10 @@ def find_ancestors(pid: int, processes: Mapping[int, Process]) -> set[int]:
 
 
 def find_processes_with_open_file(path: str) -> list[Process]:
-    """Return the other processes that have the file open; [] on systems without /proc."""
+    """Return the other processes that have the file open, the one that started first first.
+
+    Returns [] on systems without /proc.
+    """
     try:
         file_status = os.stat(path)
         processes = list_processes() if os.path.exists(_SELF) else {}
@@ -100,8 +103,8 @@ def find_processes_with_open_file(path: str) -> list[Process]:
         return []
     processes.pop(os.getpid(), None)
     processes_with_file = []
-    for pid, process in sorted(processes.items()):
-        fd_dir = f"/proc/{pid}/fd"
+    for process in sorted(processes.values(), key=lambda process: int(process.start)):
+        fd_dir = f"/proc/{process.pid}/fd"
         try:
             fds = os.listdir(fd_dir)
             is_open = any(os.path.samestat(os.stat(f"{fd_dir}/{fd}"), file_status) for fd in fds)
