@@ -92,7 +92,7 @@ def find_ancestors(pid: int, processes: Mapping[int, Process]) -> set[int]:
 
 
 def find_processes_with_open_file(path: str) -> list[Process]:
-    """Return the other processes that have the file open, the one that started first first.
+    """Return the other processes that have the file open, by their time of start.
 
     Returns [] on systems without /proc.
     """
