@@ -29,7 +29,7 @@ def make_id() -> str:
 
 
 def replace_world() -> None:
-    """Replace what differs from time to time; call it before `gitckpt.store` is imported."""
+    """Fix the clock and the ids; import this before `gitckpt.store`."""
     times.now, ids.make_checkpoint_id = now, make_id
     filesystem.this_host = lambda: filesystem.Host("laptop", "boot", "")
     from gitckpt.store.leases import leases

@@ -1,7 +1,7 @@
-"""Capture screens of commands in a real terminal (tmux), for docs/screens.md and the README.
+"""Capture screens of commands in tmux for docs/screens.md and the README.
 
-`./dev screens` writes all anew. The sample repository, its dates and its ids are the same each
-time. To add a screen, add a line to `SCREENS`.
+`./dev screens` rewrites all captures. Dates and ids of the sample repository are fixed. To add a
+screen, add a line to `SCREENS`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The screens in the docs are those that the commands show in a terminal today."""
+"""Compare the screens in the docs with new captures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_the_screens_are_up_to_date() -> None:
     }
     assert made.keys() == stored.keys(), "run: ./dev screens"
     for name, text in made.items():
-        assert text == stored[name], f"docs/{name} has changed; to write it anew: ./dev screens"
+        assert text == stored[name], f"docs/{name} is outdated; run: ./dev screens"
         assert "/screens" not in text or name == screens.PAGE.name
 
 

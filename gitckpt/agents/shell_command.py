@@ -19,8 +19,8 @@ _GIT_READERS = (
     *("merge-base", "name-rev", "rev-list", "rev-parse", "shortlog", "show", "show-ref"),
     *("status", "var", "version", "whatchanged"),
 )
-# Subcommands of git that can take uncommitted work, or commits without another ref. Others are
-# guarded as well: this list decides only when a person or an agent is told of a checkpoint.
+# Subcommands of git that can destroy uncommitted work or unreferenced commits. Guards also save
+# before other commands; only before these do they announce the checkpoint.
 DESTRUCTIVE = (
     *("am", "apply", "bisect", "branch", "checkout", "checkout-index", "cherry-pick", "clean"),
     *("filter-branch", "gc", "merge", "mv", "prune", "pull", "read-tree", "rebase", "reflog"),

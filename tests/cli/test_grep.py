@@ -14,7 +14,7 @@ Save = Callable[..., str]
 
 @pytest.fixture
 def saved(checkout: Checkout, save: Save) -> list[str]:
-    """Three checkpoints: the second changes one of two files, the third an unrelated one."""
+    """Save three checkpoints: of two files, of a change to one, of a new file."""
     checkout.write("src/app.py", "def find():\n    return 1\n")
     checkout.write("untracked", "a needle (1)\n")
     made = [save(checkout)]

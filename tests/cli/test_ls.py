@@ -86,7 +86,7 @@ def test_what_is_not_there(ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
             "hint: find it: git ckpt why nowhere\n"
         )
     assert ckpt("show", f"{saved}:../x").code == 12
-    assert ckpt("show", "nobody:x").code == 12
+    assert ckpt("show", "missing:x").code == 12
     assert ckpt("show", saved, "second").code == 2
     assert ckpt("show", saved, "--json", "--", "link").code == 2
     assert ckpt("ls", saved, "/").code == 2

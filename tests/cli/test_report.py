@@ -60,7 +60,7 @@ def read_report(ckpt: Ckpt, at: Checkout, *words: str) -> Page:
 
 
 def make_run(checkout: Checkout) -> str:
-    """Record a run of two phases, the second of which fails once."""
+    """Record a run of two phases; the second fails, then succeeds."""
     with Store.open(checkout.path) as store:
         run = str(store.record("run-started", {}, start="add-login").run)
         checkout.write("plan.md", "one\n")

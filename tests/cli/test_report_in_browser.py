@@ -1,4 +1,4 @@
-"""The page of `git ckpt report` in a browser: folds, filter, and foreign text that does nothing."""
+"""Open a report in Chromium: fold, filter, and show hostile text as text."""
 
 from __future__ import annotations
 

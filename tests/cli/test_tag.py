@@ -1,4 +1,4 @@
-"""Tags, pins and notes: what a user attaches to checkpoints, beside their documents."""
+"""Attach tags, pins and notes to checkpoints."""
 
 from __future__ import annotations
 

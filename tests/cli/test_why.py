@@ -1,4 +1,4 @@
-"""`git ckpt why` finds the last places that had a file; its commands bring it back."""
+"""`git ckpt why` finds a lost file and prints commands that restore it."""
 
 from __future__ import annotations
 

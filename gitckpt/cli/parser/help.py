@@ -27,7 +27,7 @@ EXAMPLES = {
     "show": ("show", "show 5f0c2c1e --state"),
     "diff": ("diff latest", "diff 5f0c2c1e 8d21a0b4 -- src"),
     "ls": ("ls latest src",),
-    "grep": ("grep TODO",),
+    "grep": ("grep 'def login'",),
     "why": ("why src/app.py",),
     "restore": ("restore latest", "restore 5f0c2c1e -- src/app.py"),
     "undo": ("undo", "undo --list"),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _LEFT, _RIGHT, _LANE = 190, 970, 22  # pixels
 _MOST_LANES, _TICK = 40, 110
-_LONGEST_GAP = 8  # a longer pause than so many average gaps is drawn shorter
+_LONGEST_GAP = 8  # in average gaps; the timeline shortens longer pauses
 
 
 @dataclass(frozen=True, slots=True)
