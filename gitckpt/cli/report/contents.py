@@ -49,7 +49,7 @@ class ReportedChange:
     output: str = ""
     state: list[str] = field(default_factory=list)
     patch: list[tuple[str, str]] = field(default_factory=list)  # kind and text of adjacent lines
-    cut: str = ""  # note that names the lines left out of the patch
+    cut: str = ""  # how many lines of the patch are left out; "" for none
     tokens: Mapping[str, int] = field(default_factory=dict)
 
     @property
