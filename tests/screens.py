@@ -47,7 +47,8 @@ SESSION = (
 
 START = 1_795_856_400  # 2026-11-28T09:00:00Z
 _PATIENCE = 30.0
-_TMUX = "set -g status off\nset -g history-limit 5000\n"
+# The server stays between two sessions: one that ends while a session begins refuses it.
+_TMUX = "set -g status off\nset -g history-limit 5000\nset -s exit-empty off\n"
 
 
 def set_clock(seconds: int) -> None:
