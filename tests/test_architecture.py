@@ -43,6 +43,7 @@ def test_module_keeps_the_rules_of_the_house(path: str) -> None:
     assert not found, "\n".join(found)
 
 
+@pytest.mark.long
 def test_no_module_reaches_itself_by_way_of_others() -> None:
     found = cycles(import_graph(SOURCES))
     assert not found, (
@@ -52,6 +53,7 @@ def test_no_module_reaches_itself_by_way_of_others() -> None:
     )
 
 
+@pytest.mark.long
 def test_no_name_stands_for_two_things() -> None:
     found = list(namesakes(SOURCES))
     assert not found, "\n".join(found)
@@ -200,6 +202,7 @@ def uses_internals(source: str) -> bool:
     return False
 
 
+@pytest.mark.long
 def test_tests_use_public_names() -> None:
     files = sorted((PROJECT / "tests").rglob("test_*.py"))
     sources = {path: path.read_text(encoding="utf-8") for path in files}

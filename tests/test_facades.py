@@ -93,6 +93,7 @@ def test_rlm_act_counts_whole_days_and_takes_no_timestamp_for_today(
     assert manager_class.get_checkpoint_age_days(None, {}) == 0
 
 
+@pytest.mark.long
 def test_forge(checkout: Checkout) -> None:
     forge = loaded("forge")
     called: list[int] = []

@@ -206,6 +206,7 @@ def test_an_amend_carries_over_what_waits_and_what_is_written(
     assert _ids_in_note(hooked, "HEAD~1") == [entries[0].id]
 
 
+@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("backend", ["--merge", "--apply"])
 @pytest.mark.parametrize("waits", [True, False])
@@ -702,6 +703,7 @@ def test_expiry_starts_in_the_background(main_checkout: Checkout, event: str) ->
     assert stamp.stat().st_mtime > 0
 
 
+@pytest.mark.long
 def test_the_end_of_a_turn_has_linked_worktrees_captured(
     main_checkout: Checkout, tmp_path: Path
 ) -> None:
@@ -755,6 +757,7 @@ def _imported(checkout: Checkout, code: str, *args: str) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.long
 def test_recording_a_commit_imports_nothing_heavy(main_checkout: Checkout) -> None:
     package_dir = str(Path(gitckpt.__file__).parent.parent)
     code = "sys.path.insert(0, sys.argv.pop(1)); from gitckpt.hook import main; main(sys.argv[1:])"

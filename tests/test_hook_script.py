@@ -151,6 +151,7 @@ def test_linked_worktrees_call_python_once_an_hour(hooked: Checkout, tmp_path: P
     assert errors() == ""
 
 
+@pytest.mark.long
 def test_two_who_commit_at_once_get_a_checkpoint_for_each_commit(hooked: Checkout) -> None:
     program = (
         'for n in 1 2 3 4 5 6 7 8 9 10; do until git commit --quiet --allow-empty -m "$0 $n" '

@@ -77,6 +77,7 @@ def test_commands_that_only_read_are_let_through_without_a_look(checkout: Checko
     assert labels(checkout) == []
 
 
+@pytest.mark.long
 def test_the_end_of_a_session_closes_an_interrupted_turn(checkout: Checkout) -> None:
     """After an error of the model's server, Claude Code sends SessionEnd without Stop."""
     call_hook("UserPromptSubmit", checkout, prompt="one")

@@ -160,6 +160,7 @@ def prepare(checkout: Checkout) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", DESTROYERS.strip().splitlines())
 def test_all_that_was_there_is_in_a_checkpoint(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch, command: str

@@ -54,6 +54,7 @@ hook_tables = st.dictionaries(
 )
 
 
+@pytest.mark.long
 @given(
     st.dictionaries(st.text(max_size=6).filter(lambda key: key != "hooks"), json_values),
     st.none() | hook_tables,

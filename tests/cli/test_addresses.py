@@ -101,6 +101,7 @@ def test_in_a_run(scene: Scene) -> None:
     assert "has only 2 checkpoints" in scene.refused("login~2")
 
 
+@pytest.mark.long
 def test_a_turn_of_a_session(ckpt: Ckpt, checkout: Checkout) -> None:
     for number in (1, 2):
         call_hook("UserPromptSubmit", checkout, prompt=f"fix the parser {number}")
@@ -116,6 +117,7 @@ def test_a_turn_of_a_session(ckpt: Ckpt, checkout: Checkout) -> None:
     assert "has no phase '7'" in ckpt("show", "parser:7", at=checkout).err
 
 
+@pytest.mark.long
 def test_each_command_takes_addresses(scene: Scene, tmp_path: Path) -> None:
     def call(*words: str) -> None:
         done = scene.ckpt(*words, at=scene.checkout)

@@ -35,6 +35,7 @@ def worktrees(at: Checkout) -> int:
     return at.git("worktree", "list", "--porcelain").count("worktree ")
 
 
+@pytest.mark.long(but=["5"])
 @pytest.mark.parametrize("first", [1, 5, 9])
 def test_the_first_bad_one_is_found(
     ckpt: Ckpt, main_checkout: Checkout, steps: list[str], first: int
@@ -50,6 +51,7 @@ def test_the_first_bad_one_is_found(
     assert not list((main_checkout.path / ".git/ckpt").glob("bisect*"))
 
 
+@pytest.mark.long
 def test_good_and_bad_limit_the_range(
     ckpt: Ckpt, main_checkout: Checkout, steps: list[str]
 ) -> None:
@@ -69,6 +71,7 @@ def test_good_and_bad_limit_the_range(
     assert "fails in the oldest checkpoint as well" in everywhere.err
 
 
+@pytest.mark.long
 def test_125_skips(ckpt: Ckpt, main_checkout: Checkout, steps: list[str]) -> None:
     script = "n=$(cat number); test $n -lt 5 || test $n -gt 6 || exit 125; test $n -lt 5"
     done = ckpt("bisect", "--", "sh", "-c", script, at=main_checkout)
@@ -77,6 +80,7 @@ def test_125_skips(ckpt: Ckpt, main_checkout: Checkout, steps: list[str]) -> Non
         assert f"skipped, and perhaps bad: {steps[number][:8]}" in done.err
 
 
+@pytest.mark.long
 def test_after_a_kill_the_search_continues(
     ckpt: Ckpt, main_checkout: Checkout, steps: list[str], tmp_path: Path
 ) -> None:
@@ -99,6 +103,7 @@ def test_after_a_kill_the_search_continues(
     assert worktrees(main_checkout) == 1
 
 
+@pytest.mark.long
 def test_ctrl_c_removes_the_worktree_and_reset_forgets(
     ckpt: Ckpt, main_checkout: Checkout, steps: list[str]
 ) -> None:

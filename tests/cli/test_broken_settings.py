@@ -74,6 +74,7 @@ def _break(checkout: Checkout, how: Callable[[Checkout], object]) -> None:
     how(checkout)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", BROKEN)
 def test_work_is_saved_and_comes_back(project: Checkout, ckpt: Ckpt, kind: str) -> None:
     how, said = BROKEN[kind]
@@ -115,6 +116,7 @@ def test_work_is_saved_and_comes_back(project: Checkout, ckpt: Ckpt, kind: str) 
     call("save")  # the broken file is there again
 
 
+@pytest.mark.long
 def test_a_restore_does_not_take_its_own_undo_away(project: Checkout, ckpt: Ckpt) -> None:
     file = project.path / "gitckpt.toml"
     older = ckpt("save", at=project).out.strip()
@@ -133,6 +135,7 @@ def test_a_restore_does_not_take_its_own_undo_away(project: Checkout, ckpt: Ckpt
         assert (done.code, file.read_text() == now) == (0, True), (words, done.err)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["conflict", "newer key", "directory"])
 def test_what_the_file_would_execute_is_refused(stage: Stage, kind: str) -> None:
     pipeline = "[[pipelines.ci.phases]]\nname = 'one'\nrun = 'exit 1'\n"
@@ -206,6 +209,7 @@ def test_a_commit_in_the_worktree_of_a_run_is_recorded(stage: Stage) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "value"), [("keepLast", "many"), ("olderThan", "soon"), ("maxFileSize", "big")]
 )

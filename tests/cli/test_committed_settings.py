@@ -21,6 +21,7 @@ CORRECT = (
 
 
 class TestBegin:
+    @pytest.mark.long
     def test_nothing_is_made(self, stage: Stage) -> None:
         commit = stage.checkout.commit("a mistake", **{"gitckpt.toml": MISTAKE})
         stage.checkout.write("gitckpt.toml", CORRECT)

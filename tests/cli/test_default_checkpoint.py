@@ -187,6 +187,7 @@ class TestRemove:
 class TestResume:
     """`resume` without an id continues the run that this worktree started."""
 
+    @pytest.mark.long
     def test_it_says_what_it_starts(self, stage: Stage) -> None:
         stage.pipeline("one: false")
         stage.ckpt("run", "ci")
@@ -196,6 +197,7 @@ class TestResume:
             f"resuming {stage.run()} at one: false",
         )
 
+    @pytest.mark.long
     def test_several_are_listed_at_a_pipe_and_none_is_started(self, stage: Stage) -> None:
         stage.pipeline("one: false")
         for _ in range(2):
@@ -209,6 +211,7 @@ class TestResume:
         )
         assert stage.checkout.refs() == before
 
+    @pytest.mark.long
     def test_a_person_chooses_one_of_several(self, stage: Stage) -> None:
         stage.pipeline("one: false")
         for _ in range(2):
@@ -221,6 +224,7 @@ class TestResume:
         talk.close()
         assert [stage.labels(run).count("one-started") for run in runs] == [1, 2]
 
+    @pytest.mark.long
     @pytest.mark.parametrize(("answer", "code", "calls"), [("y", 0, ["claude"]), ("", 1, [])])
     def test_a_person_is_asked_before_an_agent_is_called(
         self, stage: Stage, answer: str, code: int, calls: list[str]
@@ -238,6 +242,7 @@ class TestResume:
         talk.close()
         assert [each.split()[0] for each in stage.calls] == calls
 
+    @pytest.mark.long
     def test_runs_of_other_worktrees_are_named_and_not_started(
         self, stage: Stage, tmp_path: Path
     ) -> None:

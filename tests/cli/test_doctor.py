@@ -44,6 +44,7 @@ def watching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITCKPT_GIT", str(git))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("watching")
 def test_it_recommends_what_is_not_set(large: Checkout, ckpt: Ckpt) -> None:
     """It is a remark: nothing is wrong."""

@@ -18,6 +18,7 @@ from tests.planted import plant
 from tests.stores import maintain
 
 
+@pytest.mark.long
 def test_runs_and_checkpoints(ckpt: Ckpt, main_checkout: Checkout) -> None:
     main_checkout.git("config", "ckpt.runsOlderThan", "0s")
     with Store.open(main_checkout.path) as store:
@@ -84,6 +85,7 @@ def test_what_cannot_be_deleted_is_named_and_the_others_go(
         ] == [ids[1]]
 
 
+@pytest.mark.long
 def test_worktrees_that_stay_are_named(ckpt: Ckpt, main_checkout: Checkout) -> None:
     """`remove` keeps worktrees of checkpoints, and names the command to remove them."""
     with Store.open(main_checkout.path) as store:
@@ -157,6 +159,7 @@ def test_an_interrupt_says_that_the_rest_goes_with_the_next(
     assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
 
 
+@pytest.mark.long
 def test_a_run_by_name_goes_as_a_whole(ckpt: Ckpt, main_checkout: Checkout) -> None:
     main_checkout.commit("one", README="1")
     with Store.open(main_checkout.path) as store:

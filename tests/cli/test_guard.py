@@ -95,6 +95,7 @@ def test_wrong_calls_are_refused(ckpt: Ckpt, checkout: Checkout, words: list[str
     assert done.err.startswith("error: ")
 
 
+@pytest.mark.long
 def test_watch_records_when_files_settle(checkout: Checkout) -> None:
     script = (
         "for n in 0 1 2; do echo x > file$n; sleep 0.1; done\n"
@@ -197,6 +198,7 @@ def test_watch_leaves_an_ignored_hangup_ignored(checkout: Checkout) -> None:
     assert done.returncode == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )

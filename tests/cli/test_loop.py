@@ -111,6 +111,7 @@ def test_a_plan_that_is_not_there(stage: Stage, ckpt: Ckpt, name: str, message: 
     assert stage.checkout.fingerprint() == before
 
 
+@pytest.mark.long
 def test_what_is_shown(stage: Stage, plan: Path) -> None:
     agent = script(
         stage, {"say": "I looked around."}, {"write": {"works": ""}, "say": "I made it work."}

@@ -61,6 +61,7 @@ def test_a_directory_is_listed_as_the_worktree_had_it(
     assert kinds["src"] == ("directory", None)
 
 
+@pytest.mark.long
 def test_a_file_is_printed_byte_for_byte(checkout: Checkout, saved: str) -> None:
     assert print_file(checkout, saved, "--", "untracked") == RAW
     assert print_file(checkout, f"{saved[:8]}:untracked") == RAW

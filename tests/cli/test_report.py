@@ -101,6 +101,7 @@ def test_a_run_is_shown_with_phases_changes_errors_and_cost(
     assert all("open" not in attributes for tag, attributes in page.tags if tag == "details")
 
 
+@pytest.mark.long
 def test_turns_are_shown_with_prompt_guards_and_changes(
     ckpt: Ckpt, main_checkout: Checkout
 ) -> None:

@@ -26,6 +26,7 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
     started.close()
 
 
+@pytest.mark.long
 def test_the_page_folds_and_filters_and_foreign_text_does_nothing(
     browser: Browser, ckpt: Ckpt, main_checkout: Checkout, tmp_path: Path
 ) -> None:

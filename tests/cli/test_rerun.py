@@ -143,6 +143,7 @@ class TestAProgramsRun:
         assert (within.code, within.out) == (0, f"{tmp_path / 'there'}\n")
         assert complete(stage, run) == ["one"]
 
+    @pytest.mark.long
     def test_a_phase_that_is_blocked_or_failed(self, stage: Stage) -> None:
         def blocked() -> None:
             raise PhaseBlocked("ask Ada")
@@ -155,6 +156,7 @@ class TestAProgramsRun:
         assert (stage.status(run), complete(stage, run)) == ("paused", ["one", "two"])
         assert program(stage, run)[1] == ["three"]
 
+    @pytest.mark.long
     def test_an_unknown_phase(self, stage: Stage) -> None:
         run, _, _ = program(stage)
         before = stage.newest(run)
@@ -198,6 +200,7 @@ class TestAProgramsRun:
             assert (refused.code, refused.out) == (11, "")
             assert list(run.completed) == ["one"]
 
+    @pytest.mark.long
     def test_the_library_records_it_for_whoever_goes_on(self, stage: Stage) -> None:
         run, _, _ = program(stage)
         with stage.store() as store:

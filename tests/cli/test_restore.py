@@ -398,6 +398,7 @@ class TestApart:
             done = ckpt(*words, at=checkout)
             assert (done.out, "HEAD" in done.err) == ("", False)
 
+    @pytest.mark.long
     def test_a_merge_comes_back_and_goes_away(
         self, ckpt: Ckpt, save: Save, checkout: Checkout
     ) -> None:
@@ -519,6 +520,7 @@ class TestSteps:
             assert ckpt("restore", each, at=checkout).code == 0
         return made
 
+    @pytest.mark.long
     def test_the_list(self, ckpt: Ckpt, checkout: Checkout, made: list[str]) -> None:
         branch, head = checkout.git("branch", "--show-current"), checkout.git("rev-parse", "HEAD")
         first, second = (
@@ -618,6 +620,7 @@ class TestSteps:
         )
         assert ((checkout.path / "README").read_text(), len(made)) == ("typed since\n", 2)
 
+    @pytest.mark.long
     def test_nothing_further(self, ckpt: Ckpt, checkout: Checkout, made: list[str]) -> None:
         nothing = (
             "error: no undo follows the newest restore\nhint: see the steps: git ckpt undo --list\n"

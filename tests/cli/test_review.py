@@ -230,6 +230,7 @@ class TestInputs:
         assert stage.ckpt("resume").code == 20
         assert stage.ckpt("resume", "--input", "name=b").code == 0
 
+    @pytest.mark.long
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         ("word", "message"),
@@ -284,6 +285,7 @@ class TestWatch:
         talk.close()
 
 
+@pytest.mark.long
 def test_a_coder_that_is_not_there(pair: Pair) -> None:
     pair.say(CODER[:1], REVIEWER[1:])
     for words, role in (

@@ -86,6 +86,7 @@ class TestRun:
             == "error: phase 'one' failed: exit code 128: fatal: no remote"
         )
 
+    @pytest.mark.long
     @pytest.mark.parametrize(
         "harm",
         [

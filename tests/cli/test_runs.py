@@ -35,6 +35,7 @@ def with_a_rewind_cut_off(stage: Stage, *phases: str) -> tuple[str, str]:
 
 
 class TestSignals:
+    @pytest.mark.long
     @pytest.mark.sampled(3)
     @pytest.mark.parametrize(
         "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name
@@ -159,6 +160,7 @@ class TestSignals:
 
 
 class TestStatus:
+    @pytest.mark.long
     def test_of_a_run_that_failed(self, stage: Stage) -> None:
         stage.pipeline(
             "one: true",
@@ -186,6 +188,7 @@ class TestStatus:
             "next     git ckpt resume STAMP-ci"
         )
 
+    @pytest.mark.long
     def test_at_a_terminal_the_failure_comes_first(self, stage: Stage) -> None:
         lines = "for i in 1 2 3 4 5 6 7 8 9 10 11; do echo line $i; done"
         stage.pipeline("one: true", f"two: {lines}; exit 7", top="inputs = { q = 'how?' }")
@@ -263,6 +266,7 @@ class TestStatus:
         }
         assert two["checkpoint"] == stage.newest(run).id == said["newest"]["id"]
 
+    @pytest.mark.long
     def test_of_one_that_is_driven(self, stage: Stage) -> None:
         driver = waiting(stage)
         run = stage.run()
@@ -287,6 +291,7 @@ class TestStatus:
             "next     git ckpt resume STAMP-ci",
         )
 
+    @pytest.mark.long
     def test_by_default_the_run_whose_worktree_it_is_else_the_newest(self, stage: Stage) -> None:
         first = Path(stage.ok("start", "first"))
         stage.ok("start", "second")
@@ -304,6 +309,7 @@ class TestRuns:
         stage.ok("start", "by hand")
         return stage
 
+    @pytest.mark.long
     def test_piped(self, three: Stage) -> None:
         assert re.sub(r"STAMP-ci(-2)?", "STAMP-ci", normal(three.ok("runs"), three)) == (
             "STAMP-by-hand\topen\trun-started\tTIME\t-\tTOP/.ckpt/worktrees/STAMP-by-hand\n"
@@ -335,6 +341,7 @@ class TestRuns:
         ] == ["failed"]
         assert three.ckpt("runs", "--status", "blocked") == (0, "", "no run is blocked\n")
 
+    @pytest.mark.long
     def test_as_json(self, three: Stage) -> None:
         done = three.ckpt("runs", "--json")
         said = json.loads(done.out)["runs"]
@@ -350,6 +357,7 @@ class TestRuns:
 
 
 class TestByHand:
+    @pytest.mark.long
     def test_an_end_that_could_not_be_recorded_is_recorded_by_finish(self, stage: Stage) -> None:
         run = Path(stage.ckpt("start", "work").out.strip()).name
         flag, hook = (
@@ -432,6 +440,7 @@ class TestResume:
         assert (done.code, done.out) == (0, f"{stage.worktree(run)}\n")
         assert stage.events(run)["one"].attempts == 1
 
+    @pytest.mark.long
     def test_what_is_done_is_told(self, stage: Stage) -> None:
         stage.pipeline("one: true", "two: [ -e ok ]")
         assert stage.ckpt("run", "ci").code == 20
@@ -513,6 +522,7 @@ class TestResume:
         assert saved.worktree is not None
         assert stage.checkout.git("show", f"{saved.worktree.tree}:files/work") == "two"
 
+    @pytest.mark.long
     @pytest.mark.parametrize("trigger", ["phase", "manual"])
     def test_going_back_that_was_cut_off_is_said_with_both_ways_out(
         self, stage: Stage, trigger: str
@@ -540,6 +550,7 @@ class TestResume:
         assert stage.ckpt("resume", target, "--rewind").code == 0
         assert "was interrupted" not in stage.ckpt("resume", run).err
 
+    @pytest.mark.long
     def test_a_pipeline_goes_on_from_before_it_and_says_so(self, stage: Stage) -> None:
         run, target = with_a_rewind_cut_off(
             stage, "one: echo one > work", "two: echo two > work; [ -e ../../../on ]"
@@ -555,6 +566,7 @@ class TestResume:
         back = stage.ckpt("resume", target, "--rewind")
         assert (back.code, "was interrupted" in back.err) == (0, False)
 
+    @pytest.mark.long
     @pytest.mark.parametrize("name", ["index.lock", "HEAD.lock"])
     def test_a_lock_that_a_kill_left_is_in_the_way_of_neither_way_out(
         self, stage: Stage, name: str
@@ -572,6 +584,7 @@ class TestResume:
         stage.ok("resume", target, "--rewind", "--no-run")
         assert (stage.worktree(run) / "work").read_text() == "one\n"
 
+    @pytest.mark.long
     def test_what_is_not_as_it_was_is_told(self, stage: Stage) -> None:
         for name in ("clean", "smudge"):
             stage.checkout.git("config", f"filter.own.{name}", "cat")
@@ -588,6 +601,7 @@ class TestResume:
             in done.err
         )
 
+    @pytest.mark.long
     def test_somebody_who_is_at_the_index_is_noticed_before_anything_is_changed(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -615,6 +629,7 @@ class TestResume:
         assert [there.fingerprint()[what] for what in kept] == before
         assert stage.labels(run) == recorded
 
+    @pytest.mark.long
     def test_going_back_that_is_over_or_at_work_is_not_called_cut_off(self, stage: Stage) -> None:
         worktree = Path(stage.ok("start", "work"))
         (worktree / "work").write_text("x\n")
@@ -678,6 +693,7 @@ class TestResume:
         assert stage.ckpt("resume", run, "--into", str(tmp_path / "free")).code == 20
         assert (tmp_path / "free/README").read_text() == "hello\n"
 
+    @pytest.mark.long
     def test_it_goes_on_where_its_worktree_was_moved_to(self, stage: Stage, tmp_path: Path) -> None:
         """The phases `two` and `three` use the moved worktree, not a new one."""
         flags = tmp_path / "flags"
@@ -716,6 +732,7 @@ class TestResume:
         assert "      one: skipped\n" in done.err
 
 
+@pytest.mark.long
 def test_what_a_program_recorded_is_shown_like_what_a_run_did(stage: Stage) -> None:
     shown = {}
     for trigger in ("manual", "phase", "import:forge"):
@@ -739,6 +756,7 @@ def test_what_a_program_recorded_is_shown_like_what_a_run_did(stage: Stage) -> N
 class TestWhereGitKnowsNoPlaceForAnotherWorktree:
     """These linked worktrees have no main worktree, or one that git does not know."""
 
+    @pytest.mark.long
     def test_a_run_is_opened_and_ended_in_its_own(self, stage: Stage, tmp_path: Path) -> None:
         stage.checkout.git("init", "--quiet", f"--separate-git-dir={tmp_path / 'elsewhere'}")
         there = Path(stage.ok("start", "login"))

@@ -42,6 +42,7 @@ def test_save_prints_the_id_and_tells_a_person_what_it_holds(
     assert set(checkout.refs("refs/ckpt/trees")) == {f"refs/ckpt/trees/{dirty.out.strip()}"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("within", [False, True])
 def test_save_counts_changed_submodules(
     ckpt: Ckpt, main_checkout: Checkout, make_checkout: Callable[..., Checkout], within: bool
@@ -308,6 +309,7 @@ def test_ways_to_name_a_checkpoint(ckpt: Ckpt, save: Save, checkout: Checkout) -
     assert json.loads(ckpt("show", "--json", at=checkout).out)["id"] == second
 
 
+@pytest.mark.long
 def test_diff_of_files_is_gits_own(ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
     one = save(checkout)
     checkout.write("README", "goodbye\n")

@@ -52,6 +52,7 @@ def to(step: Step, *names: str) -> None:
 
 
 class TestReports:
+    @pytest.mark.long
     def test_the_way_through(self, step: Step) -> None:
         assert step("start", "PLAN", "--agent", "me") == (
             0,
@@ -313,6 +314,7 @@ class TestShow:
             "",
         )
 
+    @pytest.mark.long
     def test_s06_the_history_is_never_overwritten(self, step: Step) -> None:
         to(step, "PLAN", "EVALUATE_PLAN", "EXECUTE")
         for cycle in ("one", "two"):
@@ -406,6 +408,7 @@ class TestShow:
 HOSTILE = "\x1b]0;owned\x07\x1b[2Jevil\u202e"
 
 
+@pytest.mark.long
 def test_hostile_text_of_a_run_that_was_fetched_is_harmless(main_checkout: Checkout) -> None:
     theirs: dict[str, Any] = {
         "track_id": HOSTILE,
@@ -674,6 +677,7 @@ class TestRuns:
         )
         assert sorted(record["tasks"]) == ["1.0", "1.1", "1.2", "1.3"]
 
+    @pytest.mark.long
     def test_s01_s02_a_process_that_was_killed_blocks_nobody(
         self, main_checkout: Checkout, spawn: Spawn
     ) -> None:

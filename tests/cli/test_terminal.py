@@ -444,6 +444,7 @@ class TestWhatACommandPrints:
             escaped = "".join(terminal.escape_text(character) for character in UNSEEN)
             assert said == f"a\x1b[1mb\xff\u00e9\u5d4c{escaped}".encode() + b"\xff\xe2\x80"
 
+    @pytest.mark.long
     @pytest.mark.parametrize("client", ["claude", "talker"])
     def test_nor_in_the_words_of_an_agent(self, stage: Stage, client: str) -> None:
         words = f"x{UNSEEN}\x1b]0;t\x07y"
@@ -521,6 +522,7 @@ class TestPager:
         assert "no pager: cannot start no-such-pager" in said
         assert "build-failed" in said
 
+    @pytest.mark.long
     def test_quitting_it_ends_quietly(self, main_checkout: Checkout) -> None:
         with Store.open(main_checkout.path) as store:
             for number in range(400):

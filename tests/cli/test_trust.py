@@ -118,6 +118,7 @@ def test_status_does_not_deny_that_it_is_there(stage: Stage, elsewhere: Checkout
     assert stage.ckpt("status", at=elsewhere.path) == (12, "", said)
 
 
+@pytest.mark.long
 def test_one_may_look_at_its_files(stage: Stage, elsewhere: Checkout) -> None:
     path = stage.ok("resume", stage.run(), "--no-run", at=elsewhere.path)
     assert (Path(path) / "new").read_text() == "new\n"
@@ -137,6 +138,7 @@ def test_whoever_has_seen_it_is_not_asked_again(stage: Stage, elsewhere: Checkou
     assert stage.ckpt("resume", "--input", "tool=true", at=elsewhere.path).code == 0
 
 
+@pytest.mark.long
 def test_it_is_adopted_once(stage: Stage, elsewhere: Checkout) -> None:
     run = stage.run()
     assert stage.ckpt("resume", run, "--trust", at=elsewhere.path).code == 20
@@ -187,6 +189,7 @@ def test_where_the_chain_is_gone_one_is_asked_and_nothing_is_lost(stage: Stage) 
     assert stage.ckpt("resume").code == 20
 
 
+@pytest.mark.long
 def test_the_worktree_is_brought_to_where_others_have_gone_on_with_the_run(
     stage: Stage, elsewhere: Checkout
 ) -> None:
@@ -242,6 +245,7 @@ def test_of_a_run_that_people_drive_as_well(
     assert (path / "more").read_text() == "from there\n"
 
 
+@pytest.mark.long
 def test_a_worktree_that_was_moved_is_brought_there_as_well(
     stage: Stage, shared: tuple[str, Path, Checkout]
 ) -> None:
@@ -253,6 +257,7 @@ def test_a_worktree_that_was_moved_is_brought_there_as_well(
     assert "as it was left" not in done.err
 
 
+@pytest.mark.long
 def test_what_was_saved_since_is_not_replaced(
     stage: Stage, shared: tuple[str, Path, Checkout]
 ) -> None:
@@ -275,6 +280,7 @@ def test_what_was_saved_since_is_not_replaced(
     assert (path / "more").read_text() == "from there\n"
 
 
+@pytest.mark.long
 def test_nor_where_it_was_saved_before_the_run_was_adopted(
     stage: Stage, shared: tuple[str, Path, Checkout]
 ) -> None:
@@ -303,6 +309,7 @@ def test_nor_where_only_a_full_disk_has_left_it_out_of_the_chain(stage: Stage) -
     assert "updated the worktree of the run" not in done.err
 
 
+@pytest.mark.long
 def test_what_is_left_of_theirs_comes_where_the_newest_was_removed(
     stage: Stage, shared: tuple[str, Path, Checkout]
 ) -> None:
@@ -319,6 +326,7 @@ def test_what_is_left_of_theirs_comes_where_the_newest_was_removed(
     assert (path / "more").read_text() == "from there\n"
 
 
+@pytest.mark.long
 def test_who_looks_at_one_that_others_completed_is_told_what_brings_it(
     stage: Stage, shared: tuple[str, Path, Checkout]
 ) -> None:

@@ -90,6 +90,7 @@ def test_a_dropped_stash_that_a_guard_kept(
     assert bring_back(main_checkout, place, "lost") in ("1\n", "2\n")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("git_ckpt")
 def test_of_a_file_that_is_here_other_contents_are_found_and_nothing_is_lost(
     ckpt: Ckpt, main_checkout: Checkout, save: Save

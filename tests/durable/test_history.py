@@ -109,6 +109,7 @@ class TestLatestResumable:
         end()
         assert found(store.latest_resumable()) == (run, "a-failed")
 
+    @pytest.mark.long
     def test_what_a_script_recorded_outside_of_runs(self, store: Store) -> None:
         run = run_of(store, "a-failed")
         store.save("research-complete", {"n": 1})
@@ -536,6 +537,7 @@ def test_b7_what_was_not_written_to_its_end_does_not_count_and_is_no_secret(
     assert cleaned(store)[1] == 1
 
 
+@pytest.mark.long
 def test_b10_checkpoints_share_what_did_not_change(store: Store, main_checkout: Checkout) -> None:
     main_checkout.write("large", os.urandom(200_000).hex())
 

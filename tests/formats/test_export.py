@@ -146,6 +146,7 @@ class TestWhere:
             1,
         )
 
+    @pytest.mark.long
     def test_directories_that_may_be_written_in_and_not_read(
         self, imports: Imports, tmp_path: Path
     ) -> None:

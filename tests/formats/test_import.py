@@ -25,6 +25,7 @@ from tests.stores import DAY, set_clock
 FILES = sum(1 for path in SAMPLES.rglob("*") if path.suffix in (".json", ".yaml", ".toml"))
 
 
+@pytest.mark.long
 def test_every_sample_once_and_back_byte_for_byte(imports: Imports) -> None:
     imports.bring()
     before = imports.checkout.fingerprint()
@@ -197,6 +198,7 @@ class TestAgain:
         (made,) = imports(name)
         assert made.run == "20260217-130000-yes-2"
 
+    @pytest.mark.long
     def test_a_dry_run_records_nothing_and_says_the_same(self, imports: Imports) -> None:
         imports.bring()
         would = imports("--dry-run", ".")

@@ -107,6 +107,7 @@ class TestForge:
         )
         assert stage.ok("verify") == ""
 
+    @pytest.mark.long
     @pytest.mark.parametrize("is_elsewhere", [False, True])
     def test_it_keeps_its_title_and_its_branch(
         self, stage: Stage, tmp_path: Path, is_elsewhere: bool
@@ -136,6 +137,7 @@ class TestForge:
         )
         assert (told in done.err) is is_elsewhere
 
+    @pytest.mark.long
     def test_it_says_until_when_its_agent_is_not_asked_and_that_is_no_instant(
         self, stage: Stage, tmp_path: Path
     ) -> None:
@@ -337,6 +339,7 @@ def test_quasar_in_its_second_cycle(stage: Stage) -> None:
     ]
 
 
+@pytest.mark.long
 def test_superpowers_at_the_right_task(stage: Stage) -> None:
     shutil.copytree(SAMPLES / "superpowers", stage.checkout.path / "conductor/tracks")
     stage.checkout.git("add", "--all")

@@ -94,6 +94,7 @@ def test_in_few_transactions(
     assert {line.status for line in many()} == {"known"}
 
 
+@pytest.mark.long
 def test_as_one_by_one(many: Imports, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importer, "_BATCH", 1)
     take(many.checkout, monkeypatch)
@@ -107,6 +108,7 @@ def test_as_one_by_one(many: Imports, monkeypatch: pytest.MonkeyPatch) -> None:
     assert again == heads
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("there", [1, 2, COUNT - 1, COUNT])
 def test_a_transaction_of_which_git_had_done_a_part(many: Imports, there: int) -> None:

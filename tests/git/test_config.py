@@ -142,6 +142,7 @@ class TestKnown:
     def changes(self, checkout: Checkout, sealed: Path, monkeypatch: pytest.MonkeyPatch) -> Changes:
         return Changes(checkout, sealed, monkeypatch)
 
+    @pytest.mark.long
     def test_what_is_known_is_what_git_says(
         self, changes: Changes, monkeypatch: pytest.MonkeyPatch
     ) -> None:

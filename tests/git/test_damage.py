@@ -32,6 +32,7 @@ def only_pack(checkout: Checkout, ending: str = ".pack") -> Path:
     return path
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.turns("object_format")
 @pytest.mark.parametrize("object_format", ["sha1", "sha256"])

@@ -502,6 +502,7 @@ class TestMany:
         monkeypatch.setattr(book.objects, "read", counted)
         return found
 
+    @pytest.mark.long
     def test_a_few_of_many_are_changed_where_they_are(self, book: Book, reads: list[int]) -> None:
         names = [commit_name(number) for number in range(12_000)]
         book.change({name: [f"line {name}"] for name in names})
@@ -548,6 +549,7 @@ class TestMany:
         assert book.as_git_reads_it().items() >= {name: ["new"] for name in others}.items()
         assert set(book.show(first).split()) == {"above", "below"}
 
+    @pytest.mark.long
     @pytest.mark.parametrize("line", [[], ["new"]])
     def test_of_very_many_one_that_is_too_long_to_be_read_stays(
         self, book: Book, line: list[str]
@@ -579,6 +581,7 @@ class TestMany:
         book.checkout.git("update-ref", REF, commit)
         assert book.as_git_reads_it() == wanted | {one: [*wanted[one], "more"]}
 
+    @pytest.mark.long
     def test_of_very_many_those_in_a_tree_that_cannot_be_read_now_stay(self, book: Book) -> None:
         names = [commit_name(number) for number in range(1_100)]
         book.change({name: [f"line {name}"] for name in names})

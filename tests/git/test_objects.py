@@ -198,6 +198,7 @@ class TestRead:
         )
         assert read_one(objects, oid) == ("blob", content)
 
+    @pytest.mark.long
     @pytest.mark.turns("adapter")
     def test_of_thousands(self, main_checkout: Checkout, objects: ObjectDatabase) -> None:
         contents = [(b"%d\n" % number) * (number % 90) for number in range(2500)]

@@ -43,6 +43,7 @@ def imported(checkout: Checkout, parents: list[list[int]]) -> list[str]:
     return [marks[f":{number + 1}"] for number in range(len(parents))]
 
 
+@pytest.mark.long
 def test_a_rebase_of_more_commits_than_a_command_takes(
     repository: Repository, main_checkout: Checkout
 ) -> None:

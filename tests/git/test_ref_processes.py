@@ -144,6 +144,7 @@ class TestProcesses:
         refs.apply_updates([RefUpdate(A, head, "")])
         assert main_checkout.refs(A) == {A: head}
 
+    @pytest.mark.long
     def test_parallel_writers_lose_nothing(self, main_checkout: Checkout) -> None:
         one, two = (
             main_checkout.git("hash-object", "-w", "--stdin", data=text) for text in ("one", "two")

@@ -30,6 +30,7 @@ class TestAPipeInThePlaceOfARef:
             read_loose_ref(discover_repository(str(main_checkout.path)), A)
         assert caught.value.hint == f"remove the pipe: rm {path}"
 
+    @pytest.mark.long
     def test_is_named_where_git_waits_for_it(
         self, main_checkout: Checkout, refs: Refs, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -216,6 +216,7 @@ KNOWN = frozenset(
 )
 
 
+@pytest.mark.long
 @quick
 @given(
     st.dictionaries(

@@ -63,6 +63,7 @@ def json_values() -> st.SearchStrategy[Any]:
     )
 
 
+@pytest.mark.long
 @quick
 @given(
     st.dictionaries(

@@ -392,6 +392,7 @@ def test_there_is_one_decision_with_a_reason_for_each_in_the_order_given(
     assert all(each.reason for each in decisions)
 
 
+@pytest.mark.long
 @quick
 @given(candidates(), policies())
 def test_only_hook_and_safety_checkpoints_outside_runs_expire_by_default(
@@ -644,6 +645,7 @@ def test_what_is_thinned_today_is_thinned_on_every_later_day(
     assert gone(found, rules, NOW) <= gone(found, rules, NOW + later)
 
 
+@pytest.mark.long
 @quick
 @given(crowds(), policies())
 def test_of_an_hour_and_later_of_a_day_one_stays_and_it_is_the_newest(

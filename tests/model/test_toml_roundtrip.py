@@ -101,6 +101,7 @@ def trees(scalars: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
 # `repr` tells 1 from 1.0 and True, 0.0 from -0.0, shows nan as nan, and keeps the order of keys.
 
 
+@pytest.mark.long
 @quick
 @given(trees(toml_scalars()))
 @example({text: text for text in NASTY})
@@ -210,6 +211,7 @@ def test_a_long_text_is_written_line_by_line_unless_a_line_looks_like_a_header(
     assert toml.loads(toml.dumps({"text": text})) == {"text": text}
 
 
+@pytest.mark.long
 @quick
 @given(trees(toml_scalars()))
 def test_the_text_has_no_control_character_but_line_feed(document: dict[str, Any]) -> None:
@@ -251,6 +253,7 @@ def plain(value: Any) -> Any:
 STATES = trees(toml_scalars() | st.none() | st.binary(max_size=20) | st.integers())
 
 
+@pytest.mark.long
 @quick
 @given(STATES)
 @example({text: {text: [text, {text: None}]} for text in NASTY})
@@ -259,6 +262,7 @@ def test_tomlkit_reads_what_we_write_as_tomllib_does(state: dict[str, Any]) -> N
     assert repr(plain(tomlkit.parse(text).unwrap())) == repr(tomllib.loads(text))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     importlib.util.find_spec("rtoml") is None, reason="rtoml, a reader in Rust, is not installed"
 )

@@ -223,6 +223,7 @@ def extended(path: str, worker: int) -> list[str]:
         return [store.record(f"w{worker}-complete", {"n": n}, run=run).id for n in range(6)]
 
 
+@pytest.mark.long
 def test_of_several_processes_each_line_is_there(plain: Store, main_checkout: Checkout) -> None:
     run = started(plain)
     made = forked.together(*((extended, (str(main_checkout.path), worker)) for worker in range(4)))

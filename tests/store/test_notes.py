@@ -512,6 +512,7 @@ def test_writers_side_by_side(main_checkout: Checkout, head: str) -> None:
     require_clean(main_checkout)
 
 
+@pytest.mark.long
 def test_threads_read_what_waits_while_it_is_written(
     main_checkout: Checkout, make_store: MakeStore, head: str
 ) -> None:

@@ -49,6 +49,7 @@ def tasks_of(counts: Counts, total: int = FILES) -> list[str]:
     return list(dict.fromkeys(tasks))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("portion", [capture._AT_ONCE, 999])
 def test_save_restore_and_resume_count(
     counting: Store,
@@ -72,6 +73,7 @@ def test_save_restore_and_resume_count(
     assert {task for task, *_ in counts} == {RESTORING, READING, SEARCHING}
 
 
+@pytest.mark.long
 def test_resume_of_a_commit_counts(
     counting: Store, main_checkout: Checkout, counts: Counts
 ) -> None:
@@ -81,6 +83,7 @@ def test_resume_of_a_commit_counts(
     assert tasks_of(counts, total) == [RESTORING]
 
 
+@pytest.mark.long
 def test_nothing_is_counted_where_nothing_changed(counting: Store, counts: Counts) -> None:
     saved = counting.save("a")
     counts.clear()

@@ -199,6 +199,7 @@ class TestObjects:
         path.write_bytes(b"damaged")
         assert not asked(plain).is_complete
 
+    @pytest.mark.long
     def test_are_counted_with_the_same_few_processes_for_any_number(
         self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
     ) -> None:

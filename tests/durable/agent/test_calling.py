@@ -301,6 +301,7 @@ def test_length_of_a_limit_is_written_as_in_a_pipeline() -> None:
     assert answer.problem == "claude was ended: the call took more than 90m"
 
 
+@pytest.mark.long
 def test_what_a_tick_raises_ends_the_agent(desk: Desk) -> None:
     def cancel(seconds: float) -> None:
         raise KeyboardInterrupt
@@ -474,6 +475,7 @@ def test_the_output_of_each_call_is_kept(desk: Desk, monkeypatch: pytest.MonkeyP
     assert kept() == {"agent.log": "14\n", "agent-14.log": "13\n"}
 
 
+@pytest.mark.long
 def test_calling_the_server_again_is_no_sign_of_life(desk: Desk) -> None:
     retry = json.dumps(
         {"type": "system", "subtype": "api_retry", "error": "529 overloaded", "session_id": "x"}
@@ -602,6 +604,7 @@ def test_files_that_cannot_be_written(desk: Desk, place: str, message: str) -> N
 # The fake agent
 
 
+@pytest.mark.long
 def test_fake_agent_without_a_script(desk: Desk) -> None:
     client = shell(f"{shlex.quote(str(FAKE))} --format codex", format="codex")
     assert desk.ask(client, "Do\nthis.").report.text == "I added a line to NOTES.md: Do this."

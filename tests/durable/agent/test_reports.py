@@ -977,6 +977,7 @@ def test_any_bytes_in_any_chunks_are_read_alike(
     assert report.cost_usd is None or report.cost_usd >= 0
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", FORMATS)
 def test_sample_that_ends_anywhere(name: str) -> None:

@@ -349,6 +349,7 @@ def test_background_process_that_is_silent_ends_too(run: Runner) -> None:
     assert ends(run.pid("pid"))
 
 
+@pytest.mark.long
 def test_background_process_that_ignores_sigterm_ends_too(run: Runner) -> None:
     run(
         "(trap '' TERM; touch ready; sleep 60 & echo $! >pid; wait) & "

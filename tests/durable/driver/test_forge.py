@@ -53,6 +53,7 @@ def start(project: Stage, *options: str) -> tuple[int, str, str]:
 class TestAPlanBecomesAPullRequest:
     """FORGE-1, 2, 3, 8, 12, 14: a run takes a plan to a pull request."""
 
+    @pytest.mark.long
     def test_with_all_that_is_recorded_of_it(self, project: Stage) -> None:
         before = project.checkout.fingerprint()
         code, out, err = start(project)
@@ -91,6 +92,7 @@ class TestAPlanBecomesAPullRequest:
         assert project.checkout.git("status", "--porcelain") == "?? docs/"
         assert project.checkout.git("rev-parse", "main") == before["refs"]["refs/heads/main"]  # type: ignore[index]
 
+    @pytest.mark.long
     def test_what_is_pushed_is_the_agents_work_under_the_title_of_the_plan(
         self, project: Stage
     ) -> None:
@@ -108,12 +110,14 @@ class TestAPlanBecomesAPullRequest:
         worktree = project.worktree(project.run())
         assert project.remote.git("show", "forge/my-plan:feature") == f"done in {worktree}"
 
+    @pytest.mark.long
     def test_the_worktree_goes_on_success(self, project: Stage) -> None:
         assert start(project)[0] == 0
         assert not project.worktree(project.run()).exists()
         assert project.checkout.git("worktree", "list", "--porcelain").count("worktree ") == 1
         assert project.ckpt("verify").code == 0
 
+    @pytest.mark.long
     def test_the_worktree_stays_where_something_of_it_was_not_pushed(self, project: Stage) -> None:
         project.program("gh", f"echo late > note\necho {URL}")
         code, _, err = start(project)
@@ -129,11 +133,13 @@ class TestAPlanBecomesAPullRequest:
         named = datetime.strptime(found[1], "%Y%m%d-%H%M%S").replace(tzinfo=UTC)
         assert before <= named <= datetime.now(UTC)
 
+    @pytest.mark.long
     def test_a_pull_request_that_is_there_already_counts(self, project: Stage) -> None:
         project.program("gh", f"echo 'a pull request already exists:' >&2\necho {URL} >&2\nexit 1")
         assert start(project)[0] == 0
         assert project.newest(project.run()).state["pr_number"] == 42
 
+    @pytest.mark.long
     def test_agent_and_pull_request_are_commands_of_ones_own(self, project: Stage) -> None:
         project.program("other", 'printf "<%s>" "$@" > words')
         project.program(
@@ -166,6 +172,7 @@ class TestFailures:
     The phases after the failure stay untouched.
     """
 
+    @pytest.mark.long
     @pytest.mark.turns("phase", "breaks", "mends")
     @pytest.mark.parametrize(
         ("phase", "breaks", "mends"), FAILING, ids=[each[0] for each in FAILING]
@@ -257,6 +264,7 @@ class TestFailures:
         )
         assert project.runs() == []
 
+    @pytest.mark.long
     def test_an_agent_that_is_gone_by_then(self, project: Stage) -> None:
         project.program("claude", "exit 3")
         assert start(project)[0] == 20
@@ -300,6 +308,7 @@ class TestFailures:
         project.program("claude", once)
         assert start(project)[0] == 0
 
+    @pytest.mark.long
     def test_an_agent_that_changes_no_file_has_failed(self, project: Stage) -> None:
         project.program("claude", "cat > /dev/null; echo 'all is well'")
         code, _, err = start(project)
@@ -312,6 +321,7 @@ class TestFailures:
         assert project.worktree(run).is_dir()
         assert project.remote.refs() == {}
 
+    @pytest.mark.long
     def test_an_agent_that_committed_its_work_itself_has_changed_files(
         self, project: Stage
     ) -> None:
@@ -319,6 +329,7 @@ class TestFailures:
         assert start(project)[0] == 0
         assert project.remote.git("log", "--format=%s", "forge/my-plan") == "mine\nfirst"
 
+    @pytest.mark.long
     def test_what_the_first_attempt_of_the_agent_left_counts_as_changed(
         self, project: Stage
     ) -> None:
@@ -439,12 +450,14 @@ class TestFrom:
             2,
         ]
 
+    @pytest.mark.long
     def test_the_first(self, project: Stage) -> None:
         project.program("claude", "echo more >> work")
         assert start(project)[0] == 0
         assert project.ckpt("resume", project.run(), "--from", "read plan").code == 0
         assert project.calls == ["claude", "gh", "claude", "gh"]
 
+    @pytest.mark.long
     def test_errors_are_cleared(self, project: Stage) -> None:
         project.program("gh", "exit 1")
         assert start(project)[0] == 20
@@ -452,6 +465,7 @@ class TestFrom:
         assert project.ckpt("resume", "--from", "create pr").code == 0
         assert [event.errors for event in project.events(project.run()).values()] == [()] * 6
 
+    @pytest.mark.long
     def test_one_that_is_not_there(self, project: Stage) -> None:
         assert start(project)[0] == 0
         code, out, err = project.ckpt("resume", project.run(), "--from", "poll cr")
@@ -474,6 +488,7 @@ class TestRuns:
             "no runs yet; to start one: git ckpt run PIPELINE, or git ckpt start NAME\n",
         )
 
+    @pytest.mark.long
     def test_the_newest_comes_first(self, project: Stage) -> None:
         project.ok("start", "b")
         project.ok("start", "a")

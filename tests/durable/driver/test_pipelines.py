@@ -112,6 +112,7 @@ class TestARun:
             "late\n",
         )
 
+    @pytest.mark.long
     def test_that_fails_says_how_to_go_on_and_is_gone_on_with(
         self, plain: Store, define: Callable[[str], None], main_checkout: Checkout
     ) -> None:
@@ -145,6 +146,7 @@ class TestARun:
             (Path(str(back.path)) / "one").read_text(),
         ) == ("x\n", "1\n")
 
+    @pytest.mark.long
     def test_with_a_key_is_one_run(self, plain: Store, define: Callable[[str], None]) -> None:
         define("[ -e go ]")
         with pytest.raises(PhaseFailed):
@@ -225,6 +227,7 @@ class TestNothingIsChanged:
             Pipelines(plain).refactor(run.id, "another task")
 
 
+@pytest.mark.long
 def test_a_fork_goes_on_from_a_checkpoint_and_leaves_the_run_as_it_is(plain: Store) -> None:
     with Run.start(plain, "first", state={"n": 1}) as run:
         run.phase("one", lambda: (Path(run.path) / "made").write_text("by the first") and None)

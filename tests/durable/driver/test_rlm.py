@@ -94,6 +94,7 @@ def talk(stage: Stage) -> Iterator[Callable[..., Talk]]:
 
 
 class TestBudget:
+    @pytest.mark.long
     def test_the_implementation_ends_where_it_is_used_up(self, act: Act) -> None:
         agent = """
 cat > "$CALLS.$CKPT_PHASE"
@@ -219,6 +220,7 @@ class TestPhases:
             "run-complete",
         ]
 
+    @pytest.mark.long
     def test_the_implementation_goes_on_until_the_tests_pass(self, act: Act) -> None:
         act.stage.program(
             "claude", f'{AGENT}\n[ "$CKPT_PHASE" != implementation ] || echo x >> turns'
@@ -272,6 +274,7 @@ class TestPhases:
         ]
         assert act.asked().count("implementation") == 2
 
+    @pytest.mark.long
     def test_head_is_recorded_with_each(self, act: Act) -> None:
         """RLM-16: each checkpoint records HEAD."""
         assert act().code == 0
@@ -387,6 +390,7 @@ class TestQuestions:
         assert act.ended(run) == [f"{phase}-complete" for phase in PHASES[:3]]
         assert act.stage.status(run) == "paused"
 
+    @pytest.mark.long
     def test_revise(self, act: Act, asked: Talk) -> None:
         assert "revise it" not in act.prompt("research")
         for line in ("r", "look at the tests", "and at `docs`", ""):
@@ -480,6 +484,7 @@ class TestShortcuts:
         assert list(pipeline.completed) == PHASES
         return [(label, act.stage.checkpoint(run, label).message) for label in found]
 
+    @pytest.mark.long
     def test_research(self, act: Act) -> None:
         act.stage.checkout.write("notes.md", "known\n")
         assert self.skips(act, "research_path=notes.md") == [
@@ -489,6 +494,7 @@ class TestShortcuts:
         assert f"is in {copy}, and" in act.prompt("decomposition")
         assert copy.read_text() == "known\n"
 
+    @pytest.mark.long
     def test_a_plan_in_markdown(self, act: Act) -> None:
         act.stage.checkout.write("docs/plan.md", "# the plan\n")
         message = "the plan is given: docs/plan.md"
@@ -499,6 +505,7 @@ class TestShortcuts:
         assert "Implement the TDD plan at docs/plan.md\n" in act.prompt("implementation")
         assert (act.stage.worktree(act.stage.run()) / "docs/plan.md").read_text() == "# the plan\n"
 
+    @pytest.mark.long
     @pytest.mark.turns("name")
     @pytest.mark.parametrize("name", ["plan_path", "hierarchy_path"])
     def test_requirements_with_criteria(self, act: Act, name: str) -> None:
@@ -512,6 +519,7 @@ class TestShortcuts:
             in act.prompt("tdd_planning")
         )
 
+    @pytest.mark.long
     def test_requirements_without_criteria_are_decomposed(self, act: Act) -> None:
         act.stage.checkout.write("h.json", '{"requirements": [{"id": "1"}]}')
         assert self.skips(act, "plan_path=h.json") == [
@@ -583,6 +591,7 @@ class TestModes:
         with pytest.raises(UsageError):
             pipeline.parse_autonomy(text)
 
+    @pytest.mark.long
     def test_a_phase_is_pending_then_under_way_then_over(self, act: Act) -> None:
         act.stage.program(
             "claude",
@@ -648,6 +657,7 @@ class TestIssues:
         act.stage.program("claude", PLANNER + AGENT)
         act.stage.program("bd", BD)
 
+    @pytest.mark.long
     def test_beads_sync_fills_them_and_the_loop_waits_until_they_are_closed(
         self, stage: Stage
     ) -> None:
@@ -686,6 +696,7 @@ class TestIssues:
         assert "issues" not in stage.newest(stage.run()).state
 
 
+@pytest.mark.long
 def test_the_documents_are_in_the_state_by_the_names_of_the_requirement(stage: Stage) -> None:
     act = Act(stage)
     TestIssues().documents(act)

@@ -93,6 +93,7 @@ class TestFilesOfAnExchange:
         said = failed(stage, f"one: {LEFT.format(path=f'${name}', target=target)}")
         assert "not a regular file" in said
 
+    @pytest.mark.long
     @pytest.mark.parametrize("left", ["mkfifo $FILE", "mkdir $FILE", "mkdir -p $FILE/a"])
     @pytest.mark.parametrize("name", ["CKPT_STATE", "CKPT_SET"])
     def test_neither_pipe_nor_directory_is_read(self, stage: Stage, name: str, left: str) -> None:
@@ -123,6 +124,7 @@ class TestFilesOfAnExchange:
         assert stage.ckpt("run", "ci").code == 0
         assert stage.newest(stage.run()).state == dict.fromkeys("abcd", "x\n")
 
+    @pytest.mark.long
     @pytest.mark.parametrize("left", ["ln -s {there} $CKPT_OUTPUT", "mkfifo $CKPT_OUTPUT"])
     def test_an_output_behind_a_link_is_omitted(
         self, stage: Stage, secret: Path, left: str
@@ -164,6 +166,7 @@ class TestFilesThatAPipelineNames:
         assert (done.code, "task.md: outside of" in done.err) == (20, True), done.err
         assert SECRET not in done.err
 
+    @pytest.mark.long
     def test_a_path_outside_that_a_person_names_is_read(self, stage: Stage, secret: Path) -> None:
         stage.program("claude", "cat > asked")
         stage.program("gh", "echo https://example.org/pull/7")

@@ -53,6 +53,7 @@ def test_it_is_tried_again(plain: Store) -> None:
     )
 
 
+@pytest.mark.long
 def test_many_errors_are_counted(plain: Store) -> None:
     with pytest.raises(PhaseFailed), Run.start(plain, "add-login") as run:
         run.phase(

@@ -103,6 +103,7 @@ def test_one_for_which_the_disk_has_no_room_waits(
     assert labels(plain, RUN).count("count-progress") == 5
 
 
+@pytest.mark.long
 def test_after_a_failure_too(store: Store, checkout: Checkout) -> None:
     conduct = PhaseOptions(on_resume="reset", retries=Retries(attempts=1, delay=0), autosave=0)
     with Run.start(store, "Add login!", adapter="plumbing") as run:

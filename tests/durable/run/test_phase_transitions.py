@@ -125,6 +125,7 @@ def test_nobody_is_told_of_an_end_that_is_not_recorded(store: Store) -> None:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("done", range(9))
 def test_a_git_that_is_killed_leaves_nothing_undone(

@@ -218,6 +218,7 @@ class TestClockSetBack:
         assert sleeper.slept <= 15
 
 
+@pytest.mark.long
 def test_when_retries_are_used_up_the_error_is_raised(plain: Store, sleeper: Sleeper) -> None:
     Run.start(plain, "Add login!", adapter="plumbing").close()
     work = Counted(ValueError("one"), ValueError("two"), ValueError("three"))

@@ -85,6 +85,7 @@ def test_a_state_is_a_dict(plain: Store) -> None:
     assert plain.newest(run.id).state == {"step": 2}
 
 
+@pytest.mark.long
 def test_a_run_goes_back_to_a_checkpoint_of_its_own_alone(plain: Store) -> None:
     foreign = plain.record("research", {"step": 9})
     with Run.start(plain, "other") as other:

@@ -123,6 +123,7 @@ def test_a_phase_is_done_again_with_all_that_followed_it(plain: Store) -> None:
     assert attempt_of(plain, RUN, "two-complete").number == 2
 
 
+@pytest.mark.long
 def test_a_run_is_taken_back_to_an_earlier_checkpoint(store: Store, checkout: Checkout) -> None:
     with Run.start(store, "Add login!", adapter="plumbing") as run:
         for name in ("one", "two"):

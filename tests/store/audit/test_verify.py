@@ -89,6 +89,7 @@ def test_nobody_waits_for_a_pipe_in_the_place_of_a_ref(filled: Checkout, space: 
         look(filled)
 
 
+@pytest.mark.long
 def test_sha256(make_checkout: Callable[..., Checkout], make_store: MakeStore) -> None:
     checkout = make_checkout("sha256", "--object-format=sha256")
     checkout.commit("first", README="hello\n")
@@ -134,6 +135,7 @@ def unlinked(checkout: Checkout, *names: str) -> list[tuple[str, str, str]]:
 # Refs that keep something alive
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("space", "word", "what"),
@@ -165,6 +167,7 @@ def test_a_ref_that_keeps_something_is_made_anew(
     require_mended(filled, before, [(f"{word}-ref-wrong", ref, sentence)])
 
 
+@pytest.mark.long
 def test_a_commit_that_nothing_keeps_is_kept_again(filled: Checkout) -> None:
     before = filled.refs()
     commit = filled.git("rev-parse", "HEAD")
@@ -312,6 +315,7 @@ def test_notes_that_are_gone(filled: Checkout) -> None:
     assert filled.git("notes", "--ref=checkpoints", "show", "HEAD").count("\n") == 3
 
 
+@pytest.mark.long
 def test_notes_whose_commit_is_gone(filled: Checkout) -> None:
     before = filled.refs()
     tip = Path(common_dir(filled)) / "objects" / before[NOTES][:2] / before[NOTES][2:]
@@ -332,6 +336,7 @@ def test_a_link_is_missing_only_where_no_note_lists_it(filled: Checkout) -> None
     assert told(look(filled)) == []
 
 
+@pytest.mark.long
 def test_stray_lines(filled: Checkout) -> None:
     before = filled.refs()
     commit = filled.git("rev-parse", "HEAD")

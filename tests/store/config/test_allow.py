@@ -136,6 +136,7 @@ VALUES = {
 }
 
 
+@pytest.mark.long
 @given(values=some.fixed_dictionaries({}, optional=VALUES), ages=some.lists(AGES, max_size=2))
 @usual(
     deadline=None,

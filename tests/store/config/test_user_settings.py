@@ -290,6 +290,7 @@ HOOKS = (
 """
 
 
+@pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["directory", "core.hooksPath", "configuration"])
 def test_hooks_of_theirs_do_not_run(

@@ -184,6 +184,7 @@ class TestBytes:
             assert back is not None
             assert (back.data, back.mode) == (text, mode)
 
+    @pytest.mark.long
     @settings(
         max_examples=examples(15),
         deadline=None,

@@ -77,6 +77,7 @@ def packs(checkout: Checkout) -> int:
 
 
 class TestEvents:
+    @pytest.mark.long
     def test_each_event_reaches_gitckpt_with_its_arguments(
         self, way: str, checkout: Checkout, standin: StandIn
     ) -> None:

@@ -86,6 +86,7 @@ def lock_files(checkout: Checkout) -> list[Path]:
     return sorted((checkout.path / ".git" / "ckpt").glob("driver.*"))
 
 
+@pytest.mark.long
 def test_a_container_that_is_gone_keeps_nobody_waiting(
     main_checkout: Checkout, container: Container
 ) -> None:

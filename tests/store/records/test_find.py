@@ -342,6 +342,7 @@ def test_a_ref_by_its_full_name_is_a_blob_and_no_rev(simple: Named) -> None:
     )
 
 
+@pytest.mark.long
 def test_unique_prefixes_are_as_short_as_can_be(main_checkout: Checkout) -> None:
     with Store.open(main_checkout.path) as store:
         names = [store.record("a-complete").id for _ in range(30)]

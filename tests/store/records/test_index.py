@@ -74,6 +74,7 @@ DAMAGES: tuple[Damage, ...] = (
 
 
 class TestTheIndexIsOnlyACache:
+    @pytest.mark.long
     @pytest.mark.sampled(2)
     def test_damage(
         self, make_store: MakeStore, main_checkout: Checkout, adapter: str, tmp_path: Path
@@ -142,6 +143,7 @@ class TestTheIndexIsOnlyACache:
         shutil.rmtree(private_dir(plain))
         assert listed(plain) == [1]
 
+    @pytest.mark.long
     def test_a_second_one_in_the_process_leaves_the_first_its_locks(
         self, make_store: MakeStore, main_checkout: Checkout
     ) -> None:

@@ -197,6 +197,7 @@ def documents_of(store: Store, checkout: Checkout) -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("ref_format", ["files", "reftable"])
 @pytest.mark.parametrize("seed", range(3))

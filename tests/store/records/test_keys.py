@@ -102,6 +102,7 @@ def race(path: str, number: int) -> tuple[str, bool]:
             return error.run, False
 
 
+@pytest.mark.long
 def test_eight_processes_start_one_run(main_checkout: Checkout, plain: Store) -> None:
     found = forked.together(
         *((race, (str(main_checkout.path), number)) for number in range(24)), processes=8

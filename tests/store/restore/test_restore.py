@@ -72,6 +72,7 @@ def adapter(checkout: Checkout) -> str:
 
 
 class TestAll:
+    @pytest.mark.long
     def test_there_and_back_and_there_again(self, store: Store, checkout: Checkout) -> None:
         prepare(checkout)
         wanted = view(checkout.path)
@@ -371,6 +372,7 @@ class TestAnotherCommit:
 
 
 class TestOperations:
+    @pytest.mark.long
     def test_a_merge_comes_back_and_goes_away(self, store: Store, checkout: Checkout) -> None:
         merge(checkout)
         wanted = view(checkout.path)

@@ -35,6 +35,7 @@ def convert(here: Checkout) -> None:
     assert here.git("cat-file", "blob", ":t.txt") == "onfr"
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("paths", [(), (b"t.txt", b".gitattributes")])
 def test_those_are_not_wanted(store: Store, checkout: Checkout, paths: tuple[bytes, ...]) -> None:
@@ -53,6 +54,7 @@ def test_those_are_not_wanted(store: Store, checkout: Checkout, paths: tuple[byt
     assert view(checkout.path) == after
 
 
+@pytest.mark.long
 def test_those_are_wanted_again(store: Store, checkout: Checkout) -> None:
     convert(checkout)
     made = store.save("a-complete", {})

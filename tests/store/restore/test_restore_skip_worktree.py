@@ -47,6 +47,7 @@ def make(here: Checkout, there: str, flagged: str = "skipped") -> None:
         here.git("update-index", "--assume-unchanged", *NAMES)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(16)
 @pytest.mark.parametrize(("then", "now"), [*itertools.product(THERE, THERE)])
 def test_there_and_back(store: Store, checkout: Checkout, then: str, now: str) -> None:
@@ -84,6 +85,7 @@ def test_flags_that_differ(
     assert view(checkout.path) == before
 
 
+@pytest.mark.long
 def test_one_of_them(store: Store, checkout: Checkout) -> None:
     make(checkout, "tweaked")
     made = store.save("a-complete")
@@ -226,6 +228,7 @@ def test_a_file_in_conflict_that_a_sparse_checkout_leaves_away_otherwise(
     assert view(checkout.path) == after
 
 
+@pytest.mark.long
 def test_a_file_that_is_there_although_the_sparse_checkout_leaves_it_away(
     store: Store, checkout: Checkout
 ) -> None:
@@ -246,6 +249,7 @@ def test_a_file_that_is_there_although_the_sparse_checkout_leaves_it_away(
     assert view(checkout.path) == before
 
 
+@pytest.mark.long
 def test_a_file_that_a_sparse_checkout_leaves_away_and_whose_place_a_directory_takes(
     store: Store, checkout: Checkout
 ) -> None:

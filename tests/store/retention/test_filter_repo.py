@@ -43,6 +43,7 @@ def make_way(here: Checkout) -> None:
     here.git("clean", "--quiet", "--force", "-d")
 
 
+@pytest.mark.long
 @needs_filter_repo
 def test_files_come_back_at_the_commit_that_was_rewritten(
     main_checkout: Checkout, make_store: MakeStore
@@ -117,6 +118,7 @@ def test_a_merge_in_progress_is_not_brought_back_to_another_commit(
     assert not (main_checkout.path / ".git/MERGE_HEAD").exists()
 
 
+@pytest.mark.long
 @needs_filter_repo
 def test_what_was_purged_goes_with_the_checkpoints_of_rewritten_commits(
     main_checkout: Checkout, make_store: MakeStore

@@ -249,6 +249,7 @@ class TestManyObjects:
         assert self.loose(full) == 0
         assert full.git("cat-file", "-p", full.git("hash-object", "--stdin", data="7\n")) == "7"
 
+    @pytest.mark.long
     @pytest.mark.parametrize(("name", "value"), [("gc.auto", "0"), ("maintenance.auto", "false")])
     def test_as_the_user_has_it(
         self, full: Checkout, repository: Repository, name: str, value: str
@@ -258,6 +259,7 @@ class TestManyObjects:
         maintenance.run_maintenance(repository)
         assert self.loose(full) == before
 
+    @pytest.mark.long
     def test_a_hook_of_the_user_may_say_that_this_is_no_time(
         self, full: Checkout, repository: Repository
     ) -> None:

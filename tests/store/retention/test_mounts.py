@@ -61,6 +61,7 @@ def work(plain: Store, main_checkout: Checkout, make_store: MakeStore) -> Work:
     return work
 
 
+@pytest.mark.long
 def test_a_run_with_a_mount_in_its_worktree_is_not_removed(
     main_checkout: Checkout, work: Work, mounted: Mounted
 ) -> None:
@@ -90,6 +91,7 @@ def test_no_place_of_a_run_is_emptied(
     assert work.worktree.path.exists()
 
 
+@pytest.mark.long
 def test_expiry_leaves_that_run_and_removes_the_others(
     main_checkout: Checkout, mounted: Mounted
 ) -> None:
@@ -112,6 +114,7 @@ def test_expiry_leaves_that_run_and_removes_the_others(
     assert (work.worktree.path.exists(), other.worktree.path.exists()) == (True, False)
 
 
+@pytest.mark.long
 def test_a_leftover_with_a_mount_keeps_no_other_run(
     plain: Store,
     main_checkout: Checkout,

@@ -278,6 +278,7 @@ class TestExpire:
         assert self.expire(store, policy) == {}
         assert [entry.id for entry in store.links(checkout.git("rev-parse", "HEAD"))] == [nth(6)]
 
+    @pytest.mark.long
     def test_the_newest_hundred_stay(self, plain: Store, clock: Clock) -> None:
         for _ in range(103):
             plain.record("commit-complete", {}, trigger="post-commit")

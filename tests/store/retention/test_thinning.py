@@ -49,6 +49,7 @@ def agent_saves(
         store.save("turn-complete", agent="claude")
 
 
+@pytest.mark.long
 def test_an_hour_then_a_day(store: Store, checkout: Checkout, clock: Clock) -> None:
     agent_saves(
         store, checkout, clock, *(NOON + minutes * MINUTE for minutes in (1, 2, 59, 60, 61, 300))
@@ -328,6 +329,7 @@ def save_in_session(store: Store, clock: Clock, instant: int, label: str) -> str
 
 
 class TestSessions:
+    @pytest.mark.long
     def test_keep_all_then_an_end_an_hour_then_the_last(
         self, store: Store, checkout: Checkout, clock: Clock
     ) -> None:

@@ -225,6 +225,7 @@ class TestTime:
         main_checkout.write("new", "x")
         return reader
 
+    @pytest.mark.long
     @pytest.mark.parametrize("where", ["while git looks", "while files are read"])
     def test_that_runs_out_leaves_no_files_and_no_processes(
         self, plain: Store, main_checkout: Checkout, slow: int, where: str
@@ -248,6 +249,7 @@ class TestTime:
             if name.startswith("index.") and "sqlite" not in name
         ] == []
 
+    @pytest.mark.long
     def test_that_runs_out_is_told_with_the_names_of_changed_files(
         self, plain: Store, main_checkout: Checkout, slow: int
     ) -> None:

@@ -123,6 +123,7 @@ def forget(here: Checkout, refs: dict[str, str]) -> None:
     here.git("gc", "--quiet", "--prune=now")
 
 
+@pytest.mark.long
 @pytest.mark.sampled(4)
 @each_kind
 def test_git_goes_on_where_it_was(checkout: Checkout, make_store: MakeStore, kind: Kind) -> None:
@@ -150,6 +151,7 @@ def test_git_goes_on_where_it_was(checkout: Checkout, make_store: MakeStore, kin
     there.git("fsck", "--connectivity-only", "--no-dangling")
 
 
+@pytest.mark.long
 @pytest.mark.sampled(6)
 @each_kind
 @pytest.mark.parametrize("trace", ["reset", "stash", "written"])
@@ -340,6 +342,7 @@ REWINDING = [kind for kind in KINDS if kind.name != "merge"]
 class TestNoBranchIsMoved:
     """A restored operation does not move a branch on which it was not begun."""
 
+    @pytest.mark.long
     @pytest.mark.sampled(6)
     @pytest.mark.parametrize(
         "kind", REWINDING, ids=lambda kind: kind.start.__qualname__.split(".")[0]
@@ -399,6 +402,7 @@ class TestNoBranchIsMoved:
         assert head_name.read_text() == "refs/heads/topic\n"
 
 
+@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("option", ["--first-parent", "--no-checkout"])
 def test_a_bisect_goes_on_as_it_was_begun(
@@ -458,6 +462,7 @@ class TestCapturedElsewhere:
     The private directory does not list such checkpoints.
     """
 
+    @pytest.mark.long
     @pytest.mark.sampled(6)
     @each_kind
     def test_files_and_index_come_back_without_the_operation(
@@ -481,6 +486,7 @@ class TestCapturedElsewhere:
         assert operation.collect_operation_files(checkpoints_of_store(store).repository) == {}
         assert checkout.git("ls-files", "--stage") == staged
 
+    @pytest.mark.long
     def test_nothing_of_a_fetched_rebase_runs_when_git_goes_on(
         self,
         checkout: Checkout,
@@ -529,6 +535,7 @@ class TestCapturedElsewhere:
                 )
             assert not ran.exists()
 
+    @pytest.mark.long
     @pytest.mark.parametrize("is_known", [True, False])
     def test_a_fork_has_the_operation_of_what_was_captured_here(
         self, checkout: Checkout, make_store: MakeStore, is_known: bool

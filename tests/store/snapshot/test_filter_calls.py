@@ -48,6 +48,7 @@ def log(checkout: Checkout, tmp_path: Path) -> Log:
     return Log(tmp_path / "log")
 
 
+@pytest.mark.long
 def test_each_file_is_smudged_once(checkout: Checkout, log: Log) -> None:
     once = Counter(FILES)
     with Store.open(checkout.path, adapter="plumbing") as store:

@@ -33,6 +33,7 @@ def contents(path: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.long
 def test_a_git_directory_of_another_name_is_not_captured(
     moved: Checkout, make_store: MakeStore
 ) -> None:
@@ -53,6 +54,7 @@ def test_a_git_directory_of_another_name_is_not_captured(
     assert moved.git("fsck", "--no-dangling") == ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["variables", "core.worktree"])
 def test_dotfiles_are_saved_and_restored(
     main_checkout: Checkout, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch

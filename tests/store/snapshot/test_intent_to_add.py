@@ -134,6 +134,7 @@ def flags(path: Path | str) -> list[tuple[str, ...]]:
     return [(mode, name, f"{int(each, 16) & 0x60008000:x}") for mode, name, each in found]
 
 
+@pytest.mark.long
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("prepare", STATES)
 def test_there_and_back(store: Store, checkout: Checkout, prepare: Prepare) -> None:
@@ -202,6 +203,7 @@ def test_one_path_of_several(store: Store, checkout: Checkout) -> None:
     assert checkout.git("status", "--porcelain", "--untracked-files=no") == ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("object_format", ["sha1", "sha256"])
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_repository_added_in_intent_keeps_its_mode(

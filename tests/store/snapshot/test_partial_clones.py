@@ -203,6 +203,7 @@ def treeless(clone: Clone, tmp_path: Path) -> Clone:
     return Clone(place)
 
 
+@pytest.mark.long
 def test_restore_and_resume_fetch_missing_directories(
     make_store: MakeStore, treeless: Clone
 ) -> None:

@@ -80,6 +80,7 @@ def there_and_back(store: Store, here: Checkout, made: Checkpoint, name: str) ->
     return [*found, path.read_bytes(), (Path(store.resume(made).path) / name).read_bytes()]
 
 
+@pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("strict", ["unset", "true", "warn"])
 def test_line_ends_that_change_are_kept(store: Store, checkout: Checkout, strict: str) -> None:
@@ -102,6 +103,7 @@ def test_line_ends_that_change_are_kept(store: Store, checkout: Checkout, strict
     assert (checkout.path / "binary").read_bytes() == b"1\r\n\0\r\n"
 
 
+@pytest.mark.long
 def test_ident(store: Store, checkout: Checkout) -> None:
     checkout.commit("rules", **{".gitattributes": "*.c ident\n", "a.c": "/* $Id$ */\n"})
     checkout.write("a.c", "/* $Id: whatever stood here $ */\nint a;\n")
@@ -113,6 +115,7 @@ def test_ident(store: Store, checkout: Checkout) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "codec"),

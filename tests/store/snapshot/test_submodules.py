@@ -21,6 +21,7 @@ from tests.stores import DAY
 
 
 class TestCapture:
+    @pytest.mark.long
     def test_what_it_keeps(self, plain: Store, lib: Checkout, inner: Checkout) -> None:
         dirty(lib, inner)
         made = plain.save("a-complete", {"n": 1})

@@ -85,6 +85,7 @@ class TestWhere:
         assert store.resume(made, str(place)) == OpenResult(str(place), made=True)
         assert sorted(os.listdir(tmp_path / "new")) == ["deep"]
 
+    @pytest.mark.long
     def test_a_run_has_one_wherever_it_is(
         self, store: Store, make_store: MakeStore, checkout: Checkout, tmp_path: Path
     ) -> None:

@@ -92,6 +92,7 @@ def test_a_checkpoint_that_has_none_is_opened_with_them(
     ] == [seen[1:] for seen in clean]
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("setting", ["transfer.hideRefs", "uploadpack.hideRefs"])
 def test_a_submodule_that_hides_its_refs_from_others(
@@ -106,6 +107,7 @@ def test_a_submodule_that_hides_its_refs_from_others(
     ]
 
 
+@pytest.mark.long
 def test_a_run_does_not_go_on_unasked_without_one_that_was_lost(
     plain: Store, main_checkout: Checkout, lib: Checkout
 ) -> None:
@@ -132,6 +134,7 @@ def test_a_run_does_not_go_on_unasked_without_one_that_was_lost(
         assert list(Path(again.path, "lib").iterdir()) == []
 
 
+@pytest.mark.long
 def test_nor_where_others_have_gone_on_with_one_of_theirs(
     plain: Store, main_checkout: Checkout, lib: Checkout, tmp_path: Path
 ) -> None:
@@ -174,6 +177,7 @@ def test_nor_where_others_have_gone_on_with_one_of_theirs(
         )
 
 
+@pytest.mark.long
 def test_what_changed_in_one_since_a_failure_is_not_reset(plain: Store, lib: Checkout) -> None:
     found: list[tuple[bool, bool]] = []
 
@@ -195,6 +199,7 @@ def test_what_changed_in_one_since_a_failure_is_not_reset(plain: Store, lib: Che
     assert found == [(False, False), (False, False), (True, True)]
 
 
+@pytest.mark.long
 def test_a_phase_that_changes_one_has_changed_files(
     plain: Store, lib: Checkout, inner: Checkout
 ) -> None:

@@ -40,6 +40,7 @@ def test_intent_to_add_over_a_file_of_the_commit(store: Store, checkout: Checkou
     assert view(store.resume(store.save("a-complete", {})).path) == expected
 
 
+@pytest.mark.long
 def test_a_cherry_pick_of_several_commits_after_a_reset_is_still_in_progress(
     store: Store, checkout: Checkout
 ) -> None:

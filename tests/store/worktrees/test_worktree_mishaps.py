@@ -385,6 +385,7 @@ class TestTheBranchOfARun:
         (safety,) = (entry for entry in plain.list() if entry.trigger == "safety:worktree")
         assert main_checkout.git("show", f"refs/ckpt/trees/{safety.id}:files/staged") == "work"
 
+    @pytest.mark.long
     def test_free_once_somebody_deleted_the_directory_that_had_it(
         self, plain: Store, main_checkout: Checkout, moved_on: Checkpoint, tmp_path: Path
     ) -> None:

@@ -152,6 +152,7 @@ def test_the_runs_that_a_pipeline_would_forget(main_checkout: Checkout, ckpt: Ck
     assert ckpt("runs").out == ""
 
 
+@pytest.mark.long
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "words",
@@ -193,6 +194,7 @@ def test_presets_as_they_are_are_not_announced(main_checkout: Checkout, ckpt: Ck
         )
 
 
+@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("agent", ["claude", "codex", "gemini", "git"])
 def test_an_agent_that_is_another_one_is_announced_each_time(
@@ -249,6 +251,7 @@ def test_agents_with_names_of_their_own_are_not_announced(checkout: Checkout, ck
     assert "redefines" not in done.err
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("agent", ["claude", "mine"])
 def test_a_run_that_goes_on_calls_no_other_agent_than_it_was_started_with(
@@ -281,6 +284,7 @@ def test_a_run_that_goes_on_calls_no_other_agent_than_it_was_started_with(
     assert marker.exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "key", ['skip_with = ["plan"]', 'aliases = ["build"]'], ids=["skip_with", "aliases"]
 )
@@ -300,6 +304,7 @@ def test_a_branch_makes_no_run_skip_a_phase_or_take_one_for_another(
     assert ckpt("resume", "--accept-changes").code == 20
 
 
+@pytest.mark.long
 def test_a_run_whose_driver_is_killed_at_its_start_goes_on_with_its_agents(
     checkout: Checkout, ckpt: Ckpt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -387,6 +392,7 @@ CALLS: dict[str, list[list[str]]] = {
 """The arguments of each other command; a new command must be added here."""
 
 
+@pytest.mark.long
 def test_no_command_executes_anything_that_it_does_not_name(
     lived_in: Checkout, ckpt: Ckpt, tmp_path: Path
 ) -> None:

@@ -187,6 +187,7 @@ def test_removal_follows_no_link(tmp_path: Path, elsewhere: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_removal_is_as_deep_as_it_takes(tmp_path: Path) -> None:
     """`remove` needs no recursion, few descriptors, and no long path."""
     doomed = tmp_path / "doomed"

@@ -173,6 +173,7 @@ class TestTheyAreShown:
         )
         assert readme(main_checkout) == "one\n"
 
+    @pytest.mark.long
     def test_verify_puts_back_what_was_written_here(
         self, plain: Store, main_checkout: Checkout, tmp_path: Path, restored: tuple[str, str]
     ) -> None:

@@ -69,6 +69,7 @@ class TestRequirement:
         bench.loop(tests=TESTS)
         assert bench.sleeper.slept == pytest.approx(20, abs=0.01)
 
+    @pytest.mark.long
     def test_req_019_1_5_after_each_call_it_asks_for_the_issues(self, bench: Bench) -> None:
         ids = bench.issues(bd_1="open", bd_2="open")
         bench.script({"run": ["bd", "close", "bd-1"]}, {"run": ["bd", "close", "bd-2"]})
@@ -81,6 +82,7 @@ class TestRequirement:
             "tests: true",
         ]
 
+    @pytest.mark.long
     def test_req_019_1_6_tests_run_once_all_issues_are_closed(self, bench: Bench) -> None:
         ids = bench.issues(bd_1="open")
         bench.script({}, {"run": ["bd", "close", "bd-1"]})
@@ -106,6 +108,7 @@ class TestRequirement:
             "run-complete",
         ]
 
+    @pytest.mark.long
     def test_req_019_1_8_when_they_fail_it_goes_on(self, bench: Bench) -> None:
         bench.script({}, WORKS)
         assert bench.loop(tests=TESTS, pause="0s")["iterations"] == 2
@@ -132,6 +135,7 @@ class TestRequirement:
             ("Final tests failed: Tests timed out after 1 seconds",),
         ]
 
+    @pytest.mark.long
     def test_req_019_1_10_the_result_has_the_number_of_iterations(self, bench: Bench) -> None:
         ids = bench.issues(bd_1="open")
         bench.script(
@@ -520,6 +524,7 @@ class TestExhaustion:
 
 
 class TestDone:
+    @pytest.mark.long
     def test_a_command_knows(self, bench: Bench) -> None:
         bench.script({}, {"write": {"all": ""}})
         bench.loop(done="ls all", until_tests_pass="", pause="0s")
@@ -705,6 +710,7 @@ class TestPlan:
 
 
 class TestTemplate:
+    @pytest.mark.long
     def test_a_template(self, bench: Bench) -> None:
         bench.checkout.write("prompt.txt", "Do $plan for $$5 with $tests.\n$failure")
         bench.script({}, WORKS)
@@ -867,6 +873,7 @@ class TestClasses:
         assert fails(bench).message == "reached max iterations (1)"
         assert len(bench.prompts) == 6
 
+    @pytest.mark.long
     @pytest.mark.sampled(3)
     @pytest.mark.parametrize(
         "said",

@@ -58,6 +58,7 @@ def test_q01_there_is_a_checkpoint_in_the_middle_and_after_an_agent_s_error(
     assert bench.journal.cycle.failed_in == "coding"
 
 
+@pytest.mark.long
 def test_q02_a_later_commit_loses_nothing(main_checkout: Checkout) -> None:
     """The coder commits in each cycle, so HEAD may differ from the recorded one."""
     bench = made(main_checkout, REJECTED.format("one"), APPROVED)
