@@ -199,8 +199,9 @@ def shared_out(items: list[pytest.Item]) -> tuple[set[pytest.Item], set[pytest.I
 
     Of equivalent cases, the lane `test` runs one; which one changes from group to group. The lane
     `long` runs the case that differs from it most, so that each place and each adapter is covered.
-    If a test is marked `long`, both are in that lane. Of a grid marked `sampled`, the lane `test`
-    runs every n-th case, and the lane `long` runs the others; of equivalent ones again every n-th.
+    If a test is marked `long`, that lane runs one case of each group. Of a grid marked `sampled`,
+    the lane `test` runs every n-th case, and the lane `long` runs the others; of equivalent ones
+    again every n-th.
     """
     later: set[pytest.Item] = set()
     never = {item for item in items if is_spare(item)}
@@ -216,6 +217,8 @@ def shared_out(items: list[pytest.Item]) -> tuple[set[pytest.Item], set[pytest.I
             opposite = len(cases) - 1 - first
             if opposite == first:
                 opposite = (first + 1) % len(cases)
+            if is_long(cases[first]):
+                opposite = first
             for number in {*range(len(cases))} - {first, *named}:
                 later.add(cases[number])
                 (second if number == opposite else never).add(cases[number])

@@ -182,6 +182,7 @@ def test_commits_do_not_write_notes(hooked: Checkout) -> None:
         assert _ids_in_note(hooked, f"HEAD~{number}") == [entry.id]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("state", ["waits", "is written"])
 def test_an_amend_carries_over_what_waits_and_what_is_written(
     hooked: Checkout, state: str, monkeypatch: pytest.MonkeyPatch
@@ -453,6 +454,7 @@ def test_in_the_worktree_of_a_run_a_commit_extends_the_run(main_checkout: Checko
     assert files.split("\n") == ["README", "done", "unfinished"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("subject", ["x" * 2000, "form\x0cfeed", "a\u2028b"])
 def test_in_the_worktree_of_a_run_a_commit_with_an_odd_subject_extends_the_run(
     main_checkout: Checkout, subject: str
@@ -492,6 +494,7 @@ def test_in_the_worktree_of_a_run_one_process_writes_refs(
     assert sum("update-ref" in argv for argv in started) == 1
 
 
+@pytest.mark.long
 def test_files_that_take_too_long_are_left_out_and_it_is_said(main_checkout: Checkout) -> None:
     _install(main_checkout)
     with Store.open(main_checkout.path) as store:
@@ -676,6 +679,7 @@ def _wait_until(condition: object) -> None:
     pytest.fail("what was started in the background did not happen")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("event", ["post-commit", "pre-auto-gc"])
 def test_expiry_starts_in_the_background(main_checkout: Checkout, event: str) -> None:
     main_checkout.git("config", "ckpt.keepLast", "3")

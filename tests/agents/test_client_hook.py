@@ -136,6 +136,7 @@ def test_secrets_in_prompts_and_commands_are_masked(checkout: Checkout) -> None:
             assert secret not in store.raw(entry.id).decode()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "payload",
     [

@@ -157,6 +157,7 @@ class TestRemove:
         )
         assert (done, question in said) == (code, True)
 
+    @pytest.mark.long
     def test_an_interrupted_removal_of_a_run_goes_on_without_force(self, stage: Stage) -> None:
         """The run has already lost its worktree and its first checkpoint."""
         stage.pipeline("one: true")
@@ -169,6 +170,7 @@ class TestRemove:
         assert stage.ckpt("remove", run).code == 0
         assert stage.checkout.refs("refs/checkpoints") == {}
 
+    @pytest.mark.long
     def test_a_run_is_of_the_worktree_that_started_it(
         self, main_checkout: Checkout, other: Checkout, ckpt: Ckpt
     ) -> None:

@@ -19,6 +19,7 @@ from tests.cli.conftest import PROJECT, Ckpt, Spawn
 from tests.conftest import Checkout
 
 
+@pytest.mark.long
 def test_guard_saves_runs_and_passes_the_exit_code(spawn: Spawn, checkout: Checkout) -> None:
     checkout.write("draft.txt", "draft\n")
     done = spawn("guard", "--", "git", "clean", "-fdq", at=checkout)
@@ -53,6 +54,7 @@ def test_outside_of_a_repository_guard_only_runs_the_command(spawn: Spawn, tmp_p
     assert (done.code, done.out, done.err) == (0, "done\n", "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_shell_function_guards_destructive_git_commands(
     spawn: Spawn, checkout: Checkout, git_ckpt: Path, shell: str

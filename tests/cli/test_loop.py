@@ -146,6 +146,7 @@ def test_what_is_shown(stage: Stage, plan: Path) -> None:
     assert stage.ckpt("verify").code == 0
 
 
+@pytest.mark.long
 def test_options_become_inputs(stage: Stage, plan: Path) -> None:
     stage.program(
         "bd",

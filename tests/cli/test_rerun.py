@@ -243,6 +243,7 @@ class TestOthers:
             == "hint: repeat a step: git ckpt step reset PLAN --run STAMP-steps"
         )
 
+    @pytest.mark.long
     def test_a_checkpoint_of_no_run_and_a_worktree_alone(self, stage: Stage) -> None:
         id_ = stage.ok("save", "-m", "x")
         done = stage.ckpt("resume", id_, "--from", "one")

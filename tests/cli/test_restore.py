@@ -673,6 +673,7 @@ class TestRefused:
         )
         assert checkout.fingerprint() == before
 
+    @pytest.mark.long
     def test_a_locked_index(self, ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
         lock = Path(checkout.git("rev-parse", "--absolute-git-dir"), "index.lock")
         lock.touch()

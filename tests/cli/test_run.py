@@ -154,6 +154,7 @@ class TestRun:
         said = told(stage.ckpt("run", "ci"), stage)[2].splitlines()
         assert said[:3] == ["[1/1] one", "[1/1] one (attempt 2)", "      one: complete after 0.0s"]
 
+    @pytest.mark.long
     def test_output_is_passed_on_byte_for_byte_and_its_end_is_kept(self, stage: Stage) -> None:
         stage.program(
             "agent", "printf '\\033[31mred\\377\\n'; yes line | head -c 3000000; echo; echo the end"

@@ -217,6 +217,7 @@ class TestStatus:
         talk.reads("0.50 USD, 1,200 tokens")
         talk.close()
 
+    @pytest.mark.long
     def test_as_json(self, stage: Stage) -> None:
         stage.pipeline("one: true", "two: exit 7")
         assert stage.ckpt("run", "ci").code == 20

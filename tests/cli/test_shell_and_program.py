@@ -134,6 +134,7 @@ def test_runs_of_a_pipeline_that_does_not_say_expire_as_the_settings_say(stage: 
     assert set(stage.runs()) == {other, new, after_a_gap, newest}  # of this pipeline alone
 
 
+@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("lines", "state"),

@@ -465,6 +465,7 @@ def test_hostile_text_of_a_run_that_was_fetched_is_harmless(main_checkout: Check
 class TestAdvice:
     """Advised commands work in the place that they are printed, and name the run."""
 
+    @pytest.mark.long
     @pytest.mark.parametrize("by", ["track", "run"])
     def test_a_command_names_the_run(
         self, step: Step, ckpt: Ckpt, checkout: Checkout, by: str

@@ -135,6 +135,7 @@ def test_labels_go_with_their_checkpoint(ckpt: Ckpt, main_checkout: Checkout, sa
     assert call(ckpt, main_checkout, "verify") == ""
 
 
+@pytest.mark.long
 def test_what_is_pinned_or_tagged_never_expires(main_checkout: Checkout) -> None:
     now = times.now()
     with open_store(main_checkout, clock=lambda: now - 90 * DAY) as store:

@@ -66,6 +66,7 @@ ACCOUNT = [
 """The facts that a person needs to decide whether to trust the run."""
 
 
+@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "words",
@@ -105,6 +106,7 @@ def test_a_fork_of_it_is_refused_as_well(stage: Stage, elsewhere: Checkout) -> N
     assert stage.ckpt("resume", run, at=elsewhere.path).code == 2  # the old one is what it was
 
 
+@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("words", [["resume"], ["resume", "latest"], ["status"], ["show"]])
 def test_it_is_never_chosen(stage: Stage, elsewhere: Checkout, words: list[str]) -> None:
@@ -112,6 +114,7 @@ def test_it_is_never_chosen(stage: Stage, elsewhere: Checkout, words: list[str])
     assert (done.code, done.out, (elsewhere.path / ".ckpt").exists()) == (12, "", False)
 
 
+@pytest.mark.long
 def test_status_does_not_deny_that_it_is_there(stage: Stage, elsewhere: Checkout) -> None:
     said = "error: every run was fetched from another repository\n"
     said += "hint: to list runs: git ckpt runs; then name one\n"

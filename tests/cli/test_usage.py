@@ -420,6 +420,7 @@ def test_a_reader_that_has_seen_enough_is_no_failure(checkout: Checkout, git_ckp
     assert (done.stdout, done.stderr) == ('{\n  "long"\n0\n', "")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
 def test_output_that_cannot_be_written_is_1(main_checkout: Checkout, git_ckpt: Path) -> None:
     assert git_ckpt.exists()

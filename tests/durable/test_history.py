@@ -187,6 +187,7 @@ class TestCleanup:
             assert {entry.id for entry in store.list()} == (set(ids) if in_run else {ids[1]})
         assert cleaned(store) == ((3, 0) if in_run else (1, 0))
 
+    @pytest.mark.long
     def test_worktrees_go_with_their_runs_unless_they_hold_what_no_checkpoint_does(
         self, store: Store
     ) -> None:

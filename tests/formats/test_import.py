@@ -52,6 +52,7 @@ def test_every_sample_once_and_back_byte_for_byte(imports: Imports) -> None:
     }
 
 
+@pytest.mark.long
 def test_runs_with_order_time_and_status(imports: Imports) -> None:
     imports.bring()
     imports()

@@ -150,6 +150,7 @@ class TestForge:
         done = stage.ckpt("resume", AUTH, "--trust")
         assert (done.code, stage.calls) == (0, ["claude", "gh"]), done.err
 
+    @pytest.mark.long
     def test_its_plan_cannot_be_read(self, stage: Stage, tmp_path: Path) -> None:
         left = forge_run(stage, tmp_path)
         stage.checkout.git("rm", "--quiet", "plans/auth.md")

@@ -344,6 +344,7 @@ class TestLines:
         }
         assert book.notes.read_note_lines([]) == {}
 
+    @pytest.mark.long
     def test_trees_that_stand_for_more_than_there_is_are_not_all_looked_at_and_stay(
         self, book: Book, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -358,6 +358,7 @@ class TestWorktrees:
         plain.close()
         return runs
 
+    @pytest.mark.long
     def test_are_told_by_what_they_belong_to_the_largest_first(
         self, plain: Store, opened: dict[str, Path]
     ) -> None:
@@ -420,6 +421,7 @@ class TestWorktrees:
         )
         assert asked(plain).worktrees == []
 
+    @pytest.mark.long
     def test_have_files_beside_them(self, plain: Store, opened: dict[str, Path]) -> None:
         place = Path(
             run_files.files_of_run(

@@ -324,6 +324,7 @@ def test_what_is_not_text_is_replaced(run: Runner) -> None:
     assert run("printf 'a\\377\\000b\\n'").tail == "a�\0b\n"
 
 
+@pytest.mark.long
 def test_ticks_while_waiting(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command_module, "_TICK", 0.1)
     ticks: list[float] = []

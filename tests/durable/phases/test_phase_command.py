@@ -102,6 +102,7 @@ class TestFilesOfAnExchange:
         stage.pipeline("one: true")
         assert stage.ckpt("resume", "--accept-changes").code == 0
 
+    @pytest.mark.long
     @pytest.mark.parametrize("name", ["CKPT_STATE", "CKPT_SET"])
     def test_one_that_is_too_large_is_not_read(self, stage: Stage, name: str) -> None:
         assert "larger than" in failed(stage, f"one: truncate -s 100M ${name}")

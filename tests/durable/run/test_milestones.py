@@ -77,6 +77,7 @@ def test_after_a_crash_a_phase_goes_on_from_its_newest_milestone(
     assert attempt_of(store, RUN, "count-complete").number == 2
 
 
+@pytest.mark.long
 def test_one_for_which_the_disk_has_no_room_waits(
     plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +117,7 @@ def test_after_a_failure_too(store: Store, checkout: Checkout) -> None:
     assert store.read(store.list()[1].id).state == {"seen": [1, 2, 3, 4, 5]}
 
 
+@pytest.mark.long
 def test_what_a_milestone_holds(plain: Store, main_checkout: Checkout) -> None:
     with Run.start(plain, "Add login!", adapter="plumbing") as run:
         run.phase("count", counting(run, main_checkout, never), conduct=RESET)
@@ -158,6 +160,7 @@ def test_crashes_with_a_milestone_between_them_do_not_add_up(
         ]
 
 
+@pytest.mark.long
 def test_what_is_saved_after_a_milestone_does_not_move_it(
     plain: Store, main_checkout: Checkout
 ) -> None:

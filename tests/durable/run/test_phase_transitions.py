@@ -89,6 +89,7 @@ def watch(
     return seen
 
 
+@pytest.mark.long
 def test_two_checkpoints_are_one_transaction(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = watch(monkeypatch)
     run = Pipelines(store).run("ci").run
@@ -112,6 +113,7 @@ def test_two_checkpoints_are_one_transaction(store: Store, monkeypatch: pytest.M
     assert store.verify().findings == []
 
 
+@pytest.mark.long
 def test_nobody_is_told_of_an_end_that_is_not_recorded(store: Store) -> None:
     witness = Witness(store)
     Pipelines(store, witness).run("ci")

@@ -257,6 +257,7 @@ def test_a_crash_continues_the_numbers_and_uses_no_retry(plain: Store, sleeper: 
     assert (done.number, done.failures, done.recoveries) == (5, 2, 1)
 
 
+@pytest.mark.long
 def test_after_too_many_crashes_the_run_is_blocked(plain: Store, sleeper: Sleeper) -> None:
     Run.start(plain, "Add login!", adapter="plumbing").close()
     conduct = PhaseOptions(max_recoveries=2)

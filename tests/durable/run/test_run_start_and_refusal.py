@@ -190,6 +190,7 @@ def test_nothing_is_taken_back_while_what_is_newer_cannot_be_recorded(
     ]  # no checkpoint reports the cut
 
 
+@pytest.mark.long
 def test_a_fork_goes_on_by_itself(store: Store, checkout: Checkout) -> None:
     with Run.start(store, "Add login!", adapter="plumbing") as run:
         run.state["a"] = 1

@@ -212,6 +212,7 @@ def test_a_commit_that_is_gone_is_left_to_a_person(main_checkout: Checkout) -> N
     )
 
 
+@pytest.mark.long
 def test_what_keeps_a_commit_for_nobody(filled: Checkout) -> None:
     before = filled.refs()
     alone, wrong, nameless = (
@@ -308,6 +309,7 @@ def test_what_git_refuses_is_told(main_checkout: Checkout, make_store: MakeStore
 # Notes and the index
 
 
+@pytest.mark.long
 def test_notes_that_are_gone(filled: Checkout) -> None:
     before = filled.refs()
     filled.git("update-ref", "-d", NOTES)
@@ -323,6 +325,7 @@ def test_notes_whose_commit_is_gone(filled: Checkout) -> None:
     require_mended(filled, before, unlinked(filled, ONE, TWO, THREE, FOUR))
 
 
+@pytest.mark.long
 def test_a_link_is_missing_only_where_no_note_lists_it(filled: Checkout) -> None:
     """A link counts where the note of the amended commit lists the checkpoint.
 

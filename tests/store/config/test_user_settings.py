@@ -228,6 +228,7 @@ def test_a_setting(setting: str, tmp_path: Path, make_store: MakeStore) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("some", lots(SETTINGS, 10), ids=" ".join)
 def test_settings(some: Sequence[str], tmp_path: Path, make_store: MakeStore) -> None:
     here, submodules = build(tmp_path, has_submodules=True, place="main")
@@ -352,6 +353,7 @@ def test_what_replaces_an_object_does_not_come_back(
     assert store.verify().findings == []
 
 
+@pytest.mark.long
 def test_where_git_is_not_to_make_links_those_that_are_there_come_back(
     checkout: Checkout, make_store: MakeStore
 ) -> None:

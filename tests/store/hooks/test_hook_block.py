@@ -160,6 +160,7 @@ HOOK_TEXTS = st.builds(
 
 
 class TestBytes:
+    @pytest.mark.long
     @settings(max_examples=examples(400), deadline=None)
     @given(text=HOOK_TEXTS, mode=st.sampled_from([0o755, 0o700, 0o775, 0o644, 0o111 | 0o444]))
     def test_in_and_out_again_gives_the_same_bytes(self, text: bytes, mode: int) -> None:

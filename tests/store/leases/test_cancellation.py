@@ -155,6 +155,7 @@ def test_nobody_is_signalled_but_the_process_that_took_the_lease(
     assert leases.cancel_driver(desk, RUN, wait=1, tell=lambda _: None)
 
 
+@pytest.mark.long
 def test_a_process_that_only_a_fetched_lease_names_is_not_signalled(
     plain: Store, desk: Leases, start: Callable[[], subprocess.Popen[bytes]]
 ) -> None:

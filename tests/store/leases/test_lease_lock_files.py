@@ -200,6 +200,7 @@ def forged(checkout: Checkout, lease: Lease, **changes: object) -> None:
     checkout.git("update-ref", "refs/ckpt/leases/" + lease.run, oid)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("token", [MOST_TOKENS, 2**63 - 1, 0, -1])
 def test_a_lease_with_a_token_that_nobody_has_is_taken_over(
     main_checkout: Checkout, spawn: Spawn, token: int

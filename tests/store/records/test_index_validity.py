@@ -239,6 +239,7 @@ def test_an_answer_is_never_stale(
             store.close() if store is not lasting else None
 
 
+@pytest.mark.long
 def test_git_is_asked_only_where_refs_have_changed(
     plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -229,6 +229,7 @@ class TestAll:
 
 
 class TestPaths:
+    @pytest.mark.long
     @pytest.mark.sampled(6)
     @pytest.mark.parametrize(
         ("paths", "expected"),
@@ -316,6 +317,7 @@ class TestPaths:
         )
         assert main_checkout.fingerprint() == before
 
+    @pytest.mark.long
     def test_in_conflict(self, store: Store, checkout: Checkout) -> None:
         merge(checkout)
         wanted = view(checkout.path)

@@ -68,6 +68,7 @@ def test_there_and_back(store: Store, checkout: Checkout, then: str, now: str) -
     assert view(there.path) == wanted
 
 
+@pytest.mark.long
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize(("then", "now"), [*itertools.product(FLAGGED, FLAGGED)])
 @pytest.mark.parametrize("there", ["not there", "tweaked"])
@@ -129,6 +130,7 @@ def test_what_is_in_the_way(store: Store, checkout: Checkout) -> None:
     assert (checkout.path / "a/mine").read_text() == "mine\n"
 
 
+@pytest.mark.long
 def test_a_file_that_only_a_restore_brought_into_a_sparse_checkout(
     store: Store, checkout: Checkout
 ) -> None:
@@ -169,6 +171,7 @@ def test_a_file_that_was_deleted_and_that_a_sparse_checkout_leaves_away(
     assert view(checkout.path) == after
 
 
+@pytest.mark.long
 def test_an_entry_of_a_path_that_a_sparse_checkout_leaves_away(
     store: Store, checkout: Checkout
 ) -> None:
@@ -187,6 +190,7 @@ def test_an_entry_of_a_path_that_a_sparse_checkout_leaves_away(
     assert view(checkout.path) == after
 
 
+@pytest.mark.long
 def test_an_entry_that_is_assumed_to_be_unchanged_stays_so(
     store: Store, checkout: Checkout
 ) -> None:

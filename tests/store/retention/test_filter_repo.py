@@ -98,6 +98,7 @@ def test_files_come_back_where_the_commit_is_gone(
         store.restore(clean)
 
 
+@pytest.mark.long
 @needs_filter_repo
 def test_a_merge_in_progress_is_not_brought_back_to_another_commit(
     main_checkout: Checkout, make_store: MakeStore

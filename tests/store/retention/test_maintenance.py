@@ -271,6 +271,7 @@ class TestManyObjects:
             "done",
         )
 
+    @pytest.mark.long
     def test_are_counted_roughly(self, full: Checkout, repository: Repository) -> None:
         assert abs(packing.count_loose_objects(repository) - self.loose(full)) < 400
 
@@ -385,6 +386,7 @@ class TestDue:
             "gitckpt: pre-auto-gc: maintenance was not started: "
         )
 
+    @pytest.mark.long
     def test_after_a_save(self, main_checkout: Checkout, repository: Repository) -> None:
         stamp = Path(repository.make_private_dir(), "maintained")
         command = [sys.executable, "-m", "gitckpt", "-q", "save"]

@@ -11,6 +11,7 @@ from tests.store.working import driven_elsewhere, worked
 from tests.stores import hold_run
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("end", ["run-complete", "build-failed"])
 def test_it_goes_with_all_that_it_had(

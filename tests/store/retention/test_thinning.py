@@ -108,6 +108,7 @@ def test_those_of_runs_stay(plain: Store, main_checkout: Checkout, clock: Clock)
     assert reasons(plain) == {}
 
 
+@pytest.mark.long
 def test_a_file_that_no_later_one_has(store: Store, checkout: Checkout, clock: Clock) -> None:
     """The last checkpoint of a deleted file stays, and replaces earlier ones."""
     checkout.write("notes", "somebody's\n")
@@ -242,6 +243,7 @@ def test_what_a_run_was_forked_from_stays(
     assert sorted(reasons(plain)) == [2]
 
 
+@pytest.mark.long
 def test_what_a_worktree_was_made_from_stays(
     plain: Store, main_checkout: Checkout, clock: Clock
 ) -> None:

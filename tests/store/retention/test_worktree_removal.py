@@ -36,6 +36,7 @@ def nothing_left(checkout: Checkout) -> None:
     ] == []
 
 
+@pytest.mark.long
 def test_what_a_checkpoint_holds_goes_and_comes_back(
     plain: Store, main_checkout: Checkout, work: Work
 ) -> None:

@@ -178,6 +178,7 @@ def test_what_moved_head_since_leaves_no_difference(
         assert checkout.git("status", "--porcelain") == ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", ["here", "elsewhere"])
 def test_an_am_is_given_up_where_it_began(
     checkout: Checkout, make_store: MakeStore, place: str
@@ -208,6 +209,7 @@ MOVES = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("is_over", [True, False], ids=["over at home", "open at home"])
 @pytest.mark.parametrize("how", ["--abort", "--continue"])

@@ -96,6 +96,7 @@ def test_there_and_back(store: Store, checkout: Checkout) -> None:
     assert Checkout(there).git("status", "--porcelain") == checkout.git("status", "--porcelain")
 
 
+@pytest.mark.long
 def test_restore_and_undo(store: Store, checkout: Checkout) -> None:
     prepared(checkout)
     expected, files = directories(checkout.path), view(checkout.path)

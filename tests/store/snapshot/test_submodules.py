@@ -364,6 +364,7 @@ def test_one_with_a_git_directory_of_its_own(plain: Store, main_checkout: Checko
     assert names(lib) == []
 
 
+@pytest.mark.long
 def test_in_a_linked_worktree(
     main_checkout: Checkout, lib: Checkout, make_store: MakeStore, tmp_path: Path
 ) -> None:

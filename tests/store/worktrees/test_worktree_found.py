@@ -141,6 +141,7 @@ def test_a_file_that_was_touched_is_replaced(store: Store, checkout: Checkout) -
     assert (checkout.path / "README").read_text() == "saved\n"
 
 
+@pytest.mark.long
 def test_an_entry_assumed_unchanged_becomes_one_in_conflict(
     store: Store, checkout: Checkout
 ) -> None:

@@ -81,6 +81,7 @@ class TestDeletedByHand:
             "A  staged",
         )
 
+    @pytest.mark.long
     def test_a_conflict_is_in_a_safety_checkpoint(self, plain: Store, made: Checkpoint) -> None:
         here = resumed(plain, made)
         base = here.commit("ours", README="ours\n")

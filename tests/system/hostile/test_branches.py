@@ -228,6 +228,7 @@ def test_an_agent_that_is_another_one_is_announced_each_time(
         marker.unlink()
 
 
+@pytest.mark.long
 def test_agents_with_names_of_their_own_are_not_announced(checkout: Checkout, ckpt: Ckpt) -> None:
     checkout.commit(
         "agents",
@@ -422,6 +423,7 @@ def test_no_command_executes_anything_that_it_does_not_name(
     assert "has changed since its start" in refused["resume",]
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "words", [["run", "ci"], ["run", "plan.md"], ["loop", "plan.md"], ["review", "x"]]

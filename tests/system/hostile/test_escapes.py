@@ -227,6 +227,7 @@ def test_every_text_of_a_document_is_full_of_escapes(main_checkout: Checkout) ->
     } <= fields
 
 
+@pytest.mark.long
 @pytest.mark.sampled(36)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_escape_reaches_anybody(hostile: Checkout, command: str) -> None:
@@ -343,6 +344,7 @@ def test_a_quoted_word_comes_out_of_a_shell_as_it_was(tmp_path: Path, shell: str
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shell", SHELLS)
 def test_an_advised_command_runs_no_branch(main_checkout: Checkout, shell: str) -> None:
     r"""Dash does not know `$'…'`, and reads `\'` as the end of the quotes."""

@@ -127,10 +127,10 @@ def _forge_operation(checkout: Checkout, store: Store, marker: Path) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Choose all commands with `--long`, otherwise every third one."""
+    """Choose all commands with `--long`, otherwise every sixth one."""
     if "command" in metafunc.fixturenames:
         metafunc.parametrize(
-            "command", list(COMMANDS)[:: 1 if metafunc.config.getoption("--long") else 3]
+            "command", list(COMMANDS)[:: 1 if metafunc.config.getoption("--long") else 6]
         )
 
 

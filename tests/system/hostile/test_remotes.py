@@ -74,6 +74,7 @@ MIRRORS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", MIRRORS)
 def test_a_mirror_is_told_of_and_cured(main_checkout: Checkout, bare: Path, kind: str) -> None:

@@ -86,6 +86,7 @@ class TestNothingGoesByThem:
             plain.undo()
         assert readme(main_checkout) == "one\n"
 
+    @pytest.mark.long
     def test_undo_goes_further_back_where_one_step_is_replaced(
         self, plain: Store, main_checkout: Checkout, tmp_path: Path, restored: tuple[str, str]
     ) -> None:

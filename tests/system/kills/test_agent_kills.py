@@ -104,6 +104,7 @@ def test_a_guard_may_be_killed_at_every_write(
             return
 
 
+@pytest.mark.long(spare=["1", "3"])
 @each_share
 def test_watch_may_be_killed_at_every_write(
     main_checkout: Checkout, copies: Copies, killer: Killer, share: int

@@ -188,6 +188,7 @@ def test_4_processes_on_worktrees_of_their_own(main_checkout: Checkout, tmp_path
     )
 
 
+@pytest.mark.long
 def test_threads_with_a_store_each(
     make_store: MakeStore, main_checkout: Checkout, run: str, clock: Clock
 ) -> None:

@@ -136,6 +136,7 @@ class TestARuthlessGc:
             store.save("a-complete", {})
         assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
 
+    @pytest.mark.long
     def test_an_amended_commit_and_its_files_survive(
         self, main_checkout: Checkout, make_store: MakeStore, adapter: str
     ) -> None:

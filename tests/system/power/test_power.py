@@ -48,7 +48,7 @@ def test_what_a_scenario_begins_with_prints_nothing(
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_cut_at_any_instant_leaves_whole_checkpoints(name: str, tmp_path: Path) -> None:
     env = scenarios.environment(tmp_path / "home", git_program())
-    found = list(instants(SCENARIOS[name], tmp_path / "record", env, 13))
+    found = list(instants(SCENARIOS[name], tmp_path / "record", env, 29))
     assert [(moment, wrong) for moment, wrong in found if wrong] == []
 
 

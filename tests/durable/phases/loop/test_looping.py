@@ -40,6 +40,7 @@ def fails(bench: Bench) -> PhaseFailed:
 class TestRequirement:
     """REQ_019.1, behavior by behavior."""
 
+    @pytest.mark.long
     def test_req_019_1_1_the_prompt_has_plan_and_issues(self, bench: Bench) -> None:
         ids = bench.issues(bd_1="closed", bd_2="closed")
         bench.loop(issues=ids, epic="bd-9")
@@ -89,6 +90,7 @@ class TestRequirement:
         bench.loop(issues=ids, pause="0s", tests="echo tested >> tests-were-run")
         assert bench.path("tests-were-run").read_text() == "tested\n"
 
+    @pytest.mark.long
     def test_req_019_1_7_when_they_pass_the_phase_is_complete(self, bench: Bench) -> None:
         result = bench.loop()
         assert result == {
@@ -213,6 +215,7 @@ class TestConformance:
             bench.memory["tests"],
         ) == (["bd-1"], ["bd-2"], "not run")
 
+    @pytest.mark.long
     def test_rlm_24_a_test_failure_is_told_in_the_next_prompt(self, bench: Bench) -> None:
         bench.script({}, WORKS)
         bench.loop(tests=TESTS, pause="0s")
@@ -471,6 +474,7 @@ class TestExhaustion:
         assert bench.shown()[4:6] == ["iteration 3 of 4", f"tests: {TESTS}"]
         assert "up to 4 iterations from now on" in bench.messages()
 
+    @pytest.mark.long
     def test_a_crash_allows_nothing(self, bench: Bench) -> None:
         bench.start(tests=f"{TESTS} && echo over", pause="0s", max_iterations="1")
         bench.die("[loop] tests: ")
@@ -691,6 +695,7 @@ class TestPlan:
         bench.drive()
         assert bench.path(PLAN).read_text() == "# Plan\n\n- [x] half of it\n"
 
+    @pytest.mark.long
     def test_one_outside_of_the_repository(self, bench: Bench, tmp_path: Path) -> None:
         path = tmp_path / "outside.md"
         path.write_text("# Outside\n")
@@ -860,6 +865,7 @@ class TestClasses:
         assert 7100 < bench.sleeper.slept <= 7200
         assert len(bench.prompts) == 2
 
+    @pytest.mark.long
     def test_a_connection_that_was_lost_is_tried_again(self, bench: Bench) -> None:
         self.agent(bench, *["echo 'connect ECONNRESET'; exit 1"] * 3)
         assert bench.loop(agent="own", pause="0s")["iterations"] == 1
@@ -919,6 +925,7 @@ class TestClasses:
         assert "--allowedTools" in str(failed.hint)
         assert bench.memory["iterations"] == 3
 
+    @pytest.mark.long
     def test_a_resumed_agent_is_told_so(self, bench: Bench) -> None:
         self.agent(bench, "echo half > half", "echo again")
         bench.start(agent="own", pause="0s")
