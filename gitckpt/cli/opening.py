@@ -9,11 +9,13 @@ import time
 from gitckpt.cli import terminal
 from gitckpt.git import process
 from gitckpt.git.repository import discover_repository, open_repository
+from gitckpt.model import ids, times
 from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gitckpt.store.records.entry import CheckpointInfo
     from gitckpt.store.store import Store
 
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
@@ -45,11 +47,14 @@ def login_shell_advice() -> str | None:
     return f"Codex runs commands in a login shell, which does not find git-ckpt; run: {command}"
 
 
-def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
+def open_store(
+    *, to_capture: bool = False, any_git: bool = False, revision_hint: str = ""
+) -> Store:
     """Open the checkpoint store of the repository around the current directory.
 
     With `to_capture`, git scans the worktree while Python imports modules. With `any_git`, a git
-    that is too old for gitckpt is accepted, too.
+    that is too old for gitckpt is accepted, too. `revision_hint`, such as "git show {}", follows
+    the note on an address that is a git revision.
     """
 
     def import_modules() -> None:
@@ -77,9 +82,26 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
             printed_warnings.add(sentence)
             terminal.warn(sentence)
 
+    def explain_revision(text: str, commit: str, entry: CheckpointInfo) -> None:
+        name = shell_quoted(text)
+        age = times.age_text(max(times.now() - entry.time, 0))
+        place = "a commit" if commit.startswith(text.lower()) else f"commit {commit[:10]}"
+        checkpoint = f"{entry.id[: ids.SHORT]} ({age if age == 'now' else f'{age} ago'})"
+        note = f"note: {name} is {place}, using its newest checkpoint {checkpoint}"
+        note += f"; {revision_hint.format(name)}" if revision_hint else ""
+        if note not in printed_warnings and not terminal.TerminalState.prints_json:
+            printed_warnings.add(note)
+            terminal.remark(note)
+
     count = terminal.count_progress if sys.stderr.isatty() else None
     listener = Listener(warn_once, terminal.show_progress, count)
-    checkpoints = Checkpoints(repository, adapter="plumbing", ahead=index_copy, listener=listener)
+    checkpoints = Checkpoints(
+        repository,
+        adapter="plumbing",
+        ahead=index_copy,
+        listener=listener,
+        on_revision=explain_revision,
+    )
     if index_copy is not None:
         checkpoints.refs.start_idle_process()
     return Store(checkpoints)

@@ -11,8 +11,8 @@ from gitckpt.model.errors import RepositoryError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Sequence
-    from typing import TypeVar
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+    from typing import Any, TypeVar
 
     Command = TypeVar("Command", bound=Callable[..., int | None])
 
@@ -93,6 +93,11 @@ def apply_globals(quiet: bool = False, directory: str | None = None) -> None:
         except OSError as error:
             problem = f"cannot change to the directory {directory}: {error.strerror}"
             raise RepositoryError(problem, hint="name a directory that exists") from None
+
+
+def call_command(function: Callable[..., int | None], values: Mapping[str, Any]) -> int | None:
+    terminal.TerminalState.prints_json = bool(values.get("as_json"))
+    return function(**values)
 
 
 def print_version() -> None:

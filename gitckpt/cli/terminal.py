@@ -75,6 +75,7 @@ class TerminalState:
     progress_time = 0.0  # when the progress line was written (`time.monotonic`); 0 for none
     counter: _Counter | None = None  # of the task that counts its files
     quiet = False
+    prints_json = False  # a program reads the output: no notes on what it means
     is_asking = False  # no progress is shown over a question
     settings: dict[str, str] | None = None  # git's, of colors and the pager; None if not read yet
     paged_columns = 0  # the terminal's width while a pager shows the output; 0 without a pager

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gitckpt.git.worktree.index import PrivateIndex, WorktreeStatus
     from gitckpt.store.config.settings import SettingsReader
     from gitckpt.store.leases.leases import Leases
-    from gitckpt.store.records.addresses import Addresses
+    from gitckpt.store.records.addresses import Addresses, OnRevision
     from gitckpt.store.records.draft import CheckpointDetails, SuccessorCheckpoint
     from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
     from gitckpt.store.records.index import Index
@@ -74,6 +74,7 @@ class Checkpoints:
         new_id: Callable[[], str] = ids.make_checkpoint_id,
         ahead: PrivateIndex | None = None,
         listener: error_log.Listener | None = None,
+        on_revision: OnRevision | None = None,
     ) -> None:
         self.repository = repository
         self.objects: ObjectDatabase = open_objects(repository, adapter)
@@ -85,6 +86,7 @@ class Checkpoints:
         self._status: WorktreeStatus | None = None  # read by `unchanged`, for the next capture
         self._opening = allocate_lock()
         self._listener = listener or error_log.Listener()
+        self._on_revision = on_revision  # see `Addresses`
         repository.progress = self._listener.count
         self.clock = clock
         self.new_id = new_id
@@ -413,6 +415,7 @@ class Checkpoints:
             find_tagged=self.labels.find_tagged,
             run_of=run_of,
             clock=self.clock,
+            on_revision=self._on_revision,
         )
 
     @cached_property

@@ -92,6 +92,25 @@ def test_a_revision_comes_before_a_part_of_a_name(scene: Scene) -> None:
     assert scene.found("login") == scene.found("HEAD")
 
 
+def test_a_note_says_which_checkpoint_a_revision_names(scene: Scene) -> None:
+    commit, newest = scene.checkout.git("rev-parse", "HEAD")[:10], scene.ids[3][:8]
+    scene.checkout.git("branch", "side")
+    note = f"commit {commit}, using its newest checkpoint {newest} (10m ago)"
+    for words, expected in {
+        ("show", "HEAD"): f"note: HEAD is {note}\n",
+        ("show", commit): f"note: {commit} is a {note.replace(f' {commit}', '')}\n",
+        ("log", "side"): f"note: side is {note}\n",
+        ("diff", "HEAD"): f"note: HEAD is {note}; git diff HEAD compares with the commit itself\n",
+        ("show", "HEAD", "--json"): "",
+        ("-q", "show", "HEAD"): "",
+        ("show", newest): "",
+        ("complete", "--", "ls", "HEAD", ""): "",
+    }.items():
+        done = scene.ckpt(*words, at=scene.checkout)
+        assert (done.code, done.err) == (0, expected), words
+    assert "note: HEAD is commit" in scene.ckpt("restore", "HEAD", at=scene.checkout).err
+
+
 def test_in_a_run(scene: Scene) -> None:
     first, build = scene.ids[4:6]
     assert scene.found("login:plan") == scene.found("login:plan-complete") == first

@@ -54,7 +54,8 @@ def diff_checkpoints(
     options.refuse_if(state and (stat or paths or binary), "--state compares no files", hint)
     hint = "use --binary for a patch, or --stat for a summary"
     options.refuse_if(binary and stat, "--stat and --binary exclude each other", hint)
-    with open_store() as store:
+    hint = "git diff {} compares with the commit itself"
+    with open_store(revision_hint=hint) as store:
         turn_ends = _ends_of_turn(store, ids[0]) if len(ids) == 1 else []
         ids = turn_ends or ids
         checkpoints = [store.read(_find_checkpoint(store, id_text)) for id_text in ids]

@@ -178,7 +178,7 @@ def _wrap_for_typer(function: Function, paths: Sequence[str] = (), **extra: Any)
         arguments = {name: value for name, value in values.items() if value is not None}
         for name in extra:
             arguments.pop(name, None)
-        return function(**arguments, **({"paths": list(paths)} if paths else {}))
+        return options.call_command(function, arguments | ({"paths": list(paths)} if paths else {}))
 
     parameters = options.PARAMETERS.get(function, [])
     annotations = {parameter.name: _typer_annotation(parameter) for parameter in parameters} | extra

@@ -54,6 +54,7 @@ _FILE_METAVARS = ("FILE", "PATH", "FILE.html", "PLAN.md", "TASK|TASK.md", "PATH|
 
 def print_completions(words: Sequence[str], shell: str | None = None) -> None:
     """Print the candidates for the last word; without a shell, plain words only."""
+    terminal.TerminalState.quiet = True  # no notes on addresses
     *words_before, last_word = words or [""]
     for candidate, description in _find_candidates(words_before, last_word, shell):
         if candidate in (_FILES, _DIRECTORIES, _PATHS):

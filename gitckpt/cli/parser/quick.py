@@ -50,7 +50,7 @@ def prepare_command_call(words: Sequence[str]) -> Callable[[], int | None] | Non
 
     def run_command() -> int | None:
         options.apply_globals(**global_options)
-        return function(**values)
+        return options.call_command(function, values)
 
     return run_command
 

@@ -18,10 +18,14 @@ from gitckpt.store.records.finder import LATEST, LATEST_ANY, LIST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from gitckpt.git.repository import Repository
     from gitckpt.store.records.finder import Linked
     from gitckpt.store.records.index import Index
     from gitckpt.store.records.turns import Turn
+
+    OnRevision: TypeAlias = Callable[[str, str, CheckpointInfo], object]
 
 _GIT_AT = ("u", "upstream", "push")  # `@{u}` is a revision, as are `@{1}` and `@{-1}`
 _MOST_LISTED = 10
@@ -36,6 +40,7 @@ class Addresses:
         find_tagged: returns the checkpoint with a tag.
         run_of: returns the run that was started with a key.
         clock: returns the time, for ages.
+        on_revision: gets each git revision, its commit, and the checkpoint taken for it.
     """
 
     def __init__(
@@ -47,9 +52,11 @@ class Addresses:
         find_tagged: Callable[[str], str | None],
         run_of: Callable[[str], str | None],
         clock: Callable[[], int],
+        on_revision: OnRevision | None = None,
     ) -> None:
         self._repository, self._index, self._linked = repository, index, linked
         self._find_tagged, self._run_of, self._clock = find_tagged, run_of, clock
+        self._on_revision = on_revision
 
     def find_checkpoint(self, text: str) -> str:
         """Return the id of the checkpoint; raise NotFoundError or AmbiguousError."""
@@ -143,8 +150,11 @@ class Addresses:
         before, has_path, _ = text.partition("}:")
         if not (has_path and "@{" in before):  # git takes `1}:src^{commit` for a time
             repository, linked = self._repository, self._linked
-            if checkpoint_id := finder.find_by_revision(text, repository, linked):
-                return checkpoint_id, None
+            if found := finder.find_by_revision(text, repository, linked):
+                commit, entry = found
+                if self._on_revision is not None:
+                    self._on_revision(text, commit, entry)
+                return entry.id, None
         if checkpoint_id := self._find_in_run(text):
             return checkpoint_id, None
         return None, self._find_run_by_part(text, in_part=len(text) >= ids.MIN_PREFIX)

@@ -138,7 +138,10 @@ def _pick_from_worktree(entries: Infos, repository: Repository) -> Iterator[Chec
             yield entry
 
 
-def find_by_revision(text: str, repository: Repository, linked: Linked) -> str | None:
+def find_by_revision(
+    text: str, repository: Repository, linked: Linked
+) -> tuple[str, CheckpointInfo] | None:
+    """Return the commit that a revision names, and its newest checkpoint."""
     try:
         commit = repository.resolve_commit(text)
     except NotFoundError:
@@ -146,12 +149,12 @@ def find_by_revision(text: str, repository: Repository, linked: Linked) -> str |
     if not (entries := linked(commit)):
         raise NotFoundError(f"no checkpoint is linked to commit {commit[:10]} ({text})", hint=LIST)
     if preferred := [*_pick_from_worktree(entries, repository), *_pick_local(entries, repository)]:
-        return preferred[0].id
+        return commit, preferred[0]
     # Else the first fetched checkpoint that replaces no local one. No safety checkpoint: its
     # restore, run twice, would undo itself.
     own_checkpoints = LocalCheckpoints.read(repository, [entry.id for entry in entries])
     for entry in entries:
         if entry.trigger != SAFETY and not own_checkpoints.is_replaced(entry.id, entry.oid):
-            return entry.id
+            return commit, entry
     problem = f"commit {commit[:10]} ({text}) only has safety checkpoints of restores"
     raise NotFoundError(problem, hint=f"undo the last restore: git ckpt undo; or {LIST}")
