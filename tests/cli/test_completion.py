@@ -136,6 +136,27 @@ def test_values_are_completed_with_descriptions(
     assert ":" not in piped.replace("latest:any", "")
 
 
+def test_tags_and_paths_in_an_address_are_completed(ckpt: Ckpt, main_checkout: Checkout) -> None:
+    main_checkout.write("sub/file", "x\n")
+    with Store.open(main_checkout.path) as store:
+        saved = store.save("b-complete", {}, message="one")
+        store.tag(saved, "works")
+    name = saved.id[:8]
+    for last_word, offered in {
+        "wor": ["works\tnow, one"],
+        "works:": [":paths", "works:README", "works:sub/"],
+        "latest:s": [":paths", "latest:sub/"],
+        "latest:a": [":paths", "latest:any"],
+        f"{name}:sub/f": [":paths", f"{name}:sub/file"],
+        f"{name}:../": [],
+        "none:": [],
+    }.items():
+        done = ckpt("complete", "--for", "zsh", "--", "show", last_word, at=main_checkout)
+        lines = re.sub(r"\t\d+s,", "\tnow,", done.out).splitlines()
+        assert (lines, done.err) == (offered, ""), last_word
+    assert ckpt("complete", "--", "restore", "works:", at=main_checkout).out == ""
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_script_is_printed_and_its_shell_can_read_it(
     ckpt: Ckpt, shell: str, tmp_path: Path
@@ -164,6 +185,9 @@ def test_a_script_is_printed_and_its_shell_can_read_it(
         (["git", "ckpt", "show", "--"], ["--json", "--raw", "--state", "--help"]),
         (["git-ckpt", "show", "lat"], ["latest", "latest:any"]),
         (["git", "ckpt", "list", "--status", "s"], ["started", "skipped"]),
+        (["git-ckpt", "show", "latest", ":"], ["README", "any"]),
+        (["git-ckpt", "show", "latest", ":", "R"], ["README"]),
+        (["git-ckpt", "show", "latest", ":", "an"], ["any"]),
         (["git-ckpt", "save", "--state", "READ"], ["README"]),
         (["git", "ckpt", "restore", "latest", "--", "R"], ["README"]),
         (["git", "ckpt", "completion", ""], ["bash", "zsh", "fish"]),
@@ -239,7 +263,7 @@ def test_fish_completes(
     ("words", "offered"),
     [
         (["sh"], "-V ckpt -d shown -a found|show|show"),
-        (["show", "latest:"], "-V ckpt -d shown -a found|latest:any|latest:any"),
+        (["show", "latest:"], "-V ckpt -S  -d shown -a found|latest:README latest:any|"),
         (["show", "late"], "-V ckpt -l -d shown -a found|latest latest:any|latest  -- in this"),
         (["save", "--state", ""], "_files"),
         (["-C", ""], "_files -/"),

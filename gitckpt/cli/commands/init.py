@@ -144,21 +144,30 @@ def _allow_secret(secret: str) -> None:
 BASH = """\
 # Completion for `git ckpt` (found by git's own completion) and for `git-ckpt`.
 _git_ckpt() {
-    local i start=1 line found=() word=${COMP_WORDS[COMP_CWORD]}
+    local i start=1 line found=() word=${COMP_WORDS[COMP_CWORD]} words=() last=0
     for ((i = 1; i < ${#COMP_WORDS[@]}; i++)); do
         [ "${COMP_WORDS[i]}" = ckpt ] && { start=$((i + 1)); break; }
     done
-    local IFS=$'\\n'
+    for ((i = start; i <= COMP_CWORD; i++)); do  # bash splits words at colons
+        last=$((${#words[@]} - 1))
+        if ((last >= 0)) && [[ ${COMP_WORDS[i]} == : || ${words[last]} == *: ]]; then
+            words[last]+=${COMP_WORDS[i]}
+        else
+            words+=("${COMP_WORDS[i]}")
+        fi
+    done
+    local joined=${words[*]: -1} IFS=$'\\n'
+    local before=${joined%"$word"}
+    [ "$word" = : ] && before=$joined
     compopt +o default +o bashdefault 2>/dev/null  # files only where files belong
     while read -r line; do
         case $line in
         :files) compopt -o filenames 2>/dev/null; found+=($(compgen -f -- "$word")) ;;
         :directories) compopt -o filenames 2>/dev/null; found+=($(compgen -d -- "$word")) ;;
         :paths) compopt -o filenames -o nospace 2>/dev/null ;;
-        *) found+=("$line") ;;
+        *) found+=("${line#"$before"}") ;;
         esac
-    done < <(git-ckpt complete --for bash -- \
-        "${COMP_WORDS[@]:start:COMP_CWORD-start+1}" 2>/dev/null)
+    done < <(git-ckpt complete --for bash -- "${words[@]}" 2>/dev/null)
     COMPREPLY=("${found[@]}")
 }
 complete -F _git_ckpt git-ckpt

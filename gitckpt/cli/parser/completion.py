@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from gitckpt.cli.options import Parameter
+    from gitckpt.store.records.entry import CheckpointInfo
     from gitckpt.store.store import Store
 
     Candidate: TypeAlias = tuple[str, str]  # with a description
@@ -141,7 +142,9 @@ def _list_values(
     if metavar == "PIPELINE|PLAN.md":
         return _with_store(_list_pipelines)
     if metavar in ("RUN", "SESSION", "ID") and parameter.spellings != ["--epic"]:
-        return _with_store(lambda store: _list_addresses(store, metavar, last_word, shell))
+        takes_path = command == "show" and ":" in last_word
+        paths = _with_store(lambda store: _list_paths_of(store, last_word)) if takes_path else []
+        return paths + _with_store(lambda store: _list_addresses(store, metavar, last_word, shell))
     return []
 
 
@@ -159,6 +162,14 @@ def _list_addresses(
     if metavar == "ID":
         yield from (("latest", "in this worktree"), ("latest:any", ""))
     current_time = times.now()
+
+    def describe(entry: CheckpointInfo) -> str:
+        age = times.age_text(max(current_time - entry.time, 0))
+        return f"{age}, {entry.message or entry.label}"
+
+    if metavar == "ID" and (tags := store.tags()):
+        tagged = {entry.id: entry for entry in store.list(Query(ids=list(tags.values())))}
+        yield from ((name, describe(tagged[id_])) for name, id_ in tags.items() if id_ in tagged)
     summaries = [run for run in store.runs() if metavar != "SESSION" or run.is_session]
     short_names = ids.short_run_names(run.run for run in summaries)
     for run in summaries:
@@ -171,17 +182,34 @@ def _list_addresses(
     prefixes = store.unique_prefixes(entry.id for entry in entries)
     for entry in entries:
         shown = max(ids.SHORT, len(prefixes.get(entry.id, "")), len(last_word))
-        age = times.age_text(max(current_time - entry.time, 0))
-        yield entry.id[:shown] if shell else entry.id, f"{age}, {entry.message or entry.label}"
+        yield entry.id[:shown] if shell else entry.id, describe(entry)
 
 
 def _list_paths(store: Store, address: str, last_word: str) -> Iterator[Candidate]:
     yield _PATHS, ""
     directory, separator, _ = last_word.rpartition("/")
     path = options.path_from_top(store.worktree, directory + separator or ".")
-    for file in store.files(store.find(address), path):
+    for name in _list_names(store, store.find(address), path):
+        yield directory + separator + name, ""
+
+
+def _list_paths_of(store: Store, address_and_path: str) -> Iterator[Candidate]:
+    # In ID:PATH, the path is relative to the top.
+    checkpoint_id, path = store.find_path(address_and_path)
+    if path is None:
+        return
+    directory, separator, last_name = path.rpartition("/")
+    beginning = address_and_path.removesuffix(last_name)
+    yield _PATHS, ""
+    raw_path = os.fsencode(os.path.normpath(directory + separator or "."))
+    for name in _list_names(store, checkpoint_id, raw_path):
+        yield beginning + name, ""
+
+
+def _list_names(store: Store, checkpoint_id: str, path: bytes) -> Iterator[str]:
+    for file in store.files(checkpoint_id, path):
         name = os.fsdecode(os.path.basename(file.path))
-        yield directory + separator + name + "/" * (file.kind == "directory"), ""
+        yield name + "/" * (file.kind == "directory")
 
 
 def _list_pipelines(store: Store) -> Iterator[Candidate]:
