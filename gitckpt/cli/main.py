@@ -53,13 +53,14 @@ def run(argv: list[str] | None = None) -> int:
 
 def _run_and_report(argv: list[str]) -> int:
     try:
-        run_command = quick.prepare_command_call(argv)
+        words = quick.expand_limit(argv)
+        run_command = quick.prepare_command_call(words)
         if run_command is not None:
             exit_code = run_command() or 0
         else:
             from gitckpt.cli.parser import app
 
-            exit_code = app.run_with_typer(argv)
+            exit_code = app.run_with_typer(words)
         sys.stdout.flush()
         return exit_code
     except CkptError as error:

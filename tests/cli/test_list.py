@@ -53,6 +53,9 @@ def test_by_more_criteria(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> No
         ("--trigger", "turn", "--trigger", "post-commit"): [run, hook],
         ("--in-run",): [run],
         ("--no-run",): [last, safety, hook, first],
+        ("--no-run", "--no-safety"): [last, hook, first],
+        ("-2", "--no-run"): [last, safety],
+        ("--no-run", "-1"): [last],
         ("--until", "1h"): [],
         ("--since", "1h", "--until", "now", "--no-run", "--agent", "claude"): [first],
     }.items():

@@ -48,7 +48,8 @@ _OUTLOOK_TEXTS = {
 --grep TEXT  Only checkpoints with this text or regular expression in the message, in any case.
 --in-run  Only checkpoints of runs.
 --no-run  Only checkpoints outside of runs.
--n, --limit N  Show at most N checkpoints.  [default: 20]
+--no-safety  Leave out the safety checkpoints that restores make.
+-n, --limit N  Show at most N checkpoints; -5 is -n 5.  [default: 20]
 --all  Show all checkpoints.
 --date FORMAT  Show dates in local time: relative, local, iso, short, unix or format:%H:%M.
 --json  Print one JSON document.
@@ -66,12 +67,16 @@ def list_checkpoints(
     grep: str | None = None,
     in_run: bool = False,
     no_run: bool = False,
+    no_safety: bool = False,
     limit: int | None = None,
     all_: bool = False,
     date: str | None = None,
     as_json: bool = False,
 ) -> None:
     """List checkpoints, newest first.
+
+    Lists those of all worktrees. latest~N counts fewer: only those of this worktree, and no safety
+    checkpoints.
 
     At a terminal, @ marks the checkpoint that this worktree was last saved as or restored to, and
     columns that say the same in each row are left out. In a pipe, each line has tab-separated
@@ -102,6 +107,7 @@ def list_checkpoints(
             branch=branch,
             grep=grep,
             in_run=True if in_run else False if no_run else None,
+            safety=not no_safety,
             limit=None if max_checkpoints is None else max_checkpoints + 1,
         )
         with terminal.show_waiting("reading checkpoints"):

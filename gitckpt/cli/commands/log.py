@@ -48,7 +48,7 @@ _INDENT = "    "
 --status S  Only checkpoints with this status, such as failed.
 --grep PATTERN  Only checkpoints whose message matches a regular expression.
 --turns  Show the turns of agents, each with what it changed.
--n, --limit N  Show at most N.  [default: 20]
+-n, --limit N  Show at most N; -5 is -n 5.  [default: 20]
 --all  Show each step of runs and sessions, and safety checkpoints; all without -n.
 --json  Print one JSON document.
 """)

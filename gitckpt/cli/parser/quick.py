@@ -22,6 +22,23 @@ def command_index(words: Sequence[str]) -> int:
     return options.command_index(words, options.options_with_value(options.apply_globals))
 
 
+def expand_limit(words: Sequence[str]) -> Sequence[str]:
+    """Replace `-5` after `log` and `list` by `-n 5`, as git does."""
+    index = command_index(words)
+    if list(words[index : index + 1]) not in (["log"], ["list"]):
+        return words
+    with_value = options.options_with_value(COMMANDS[words[index]]())
+    expanded = list(words[: index + 1])
+    for position in range(index + 1, len(words)):
+        word = words[position]
+        if word == "--":
+            return [*expanded, *words[position:]]
+        is_limit = word[:1] == "-" and word[1:].isascii() and word[1:].isdigit()
+        is_value = words[position - 1] in with_value
+        expanded += ["-n", word[1:]] if is_limit and not is_value else [word]
+    return expanded
+
+
 def prepare_command_call(words: Sequence[str]) -> Callable[[], int | None] | None:
     """Return a function that runs the command; None if Typer must parse `words`."""
     if list(words) == [options.VERSION]:
