@@ -60,6 +60,12 @@ def test_by_more_criteria(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> No
         ("--since", "1h", "--until", "now", "--no-run", "--agent", "claude"): [first],
     }.items():
         assert ids_of(ckpt("list", *words, at=main_checkout)) == expected, words
+    for command in ("list", "log"):
+        done = ckpt(command, "--trigger", "manul", "--agent", "claude", at=main_checkout)
+        problem, known = done.err.splitlines()[0].split("; ")
+        assert problem == "no recent checkpoint has the trigger 'manul'"
+        assert known == "the most frequent: manual, turn, safety, post-commit"
+    assert "the phase 'a'; the most frequent: manual" in ckpt("list", "--phase", "a").err
     for words in (("--grep", "(login"), ("--since", "soon"), ("--in-run", "--no-run")):
         assert ckpt("list", *words, at=main_checkout).code == 2
 
@@ -110,7 +116,9 @@ def test_nothing_to_list(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> Non
     )
     save(main_checkout)
     done = ckpt("list", "--phase", "research", at=main_checkout)
-    assert done == Outcome(0, "", "no checkpoint matches; to see all: git ckpt list --all\n")
+    known = "no recent checkpoint has the phase 'research'; the most frequent: manual\n"
+    remark = f"{known}no checkpoint matches; to see all: git ckpt list --all\n"
+    assert done == Outcome(0, "", remark)
 
 
 @pytest.mark.sampled(2)

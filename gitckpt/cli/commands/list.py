@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gitckpt.cli.terminal import Cell
-    from gitckpt.store.records.entry import CheckpointInfo
+    from gitckpt.store.records.entry import CheckpointInfo, Problem
     from gitckpt.store.records.labels import Labels
     from gitckpt.store.store import Store
 
 _COLUMNS = ("ID", "AGE", "RUN", "PHASE", "COMMIT", "BRANCH", "FILES", "MESSAGE")
 _SPARE = ("COMMIT", "BRANCH", "FILES", "PHASE", "RUN")
 _DEFAULT_LIMIT = 20
+_MOST_RECENT, _MOST_VALUES = 1000, 5  # checkpoints that are counted for a remark; values in it
 _WIDE = 100  # columns of a terminal from which on the phase has a column
 _NARROW_RUN = 24  # columns of a run's name in a narrower one
 _OUTLOOK_TEXTS = {
@@ -119,6 +120,9 @@ def list_checkpoints(
             labels = store.labels([entry.id for entry in entries])
             store.write_notes(only_if_due=True)
             marks = _find_marks(store, entries) if terminal.is_terminal() else None
+        if not matches and not as_json:
+            name = None if is_whole_label else phase
+            print_known_values(store, trigger=trigger, agent=agent, branch=branch, phase=name)
     has_more = len(matches) > len(entries)
     facts = changed_counts, replaced_ids, labels
     if as_json:
@@ -139,14 +143,39 @@ def list_checkpoints(
         elif has_more and limit is None:
             newest = f"these are the newest {_DEFAULT_LIMIT} checkpoints"
             terminal.remark(f"{newest}; to list all: git ckpt list --all")
-    if replaced_ids:
-        names = ", ".join(name[: ids.SHORT] for name in replaced_ids)
+    _warn_of_refs(replaced_ids, problems)
+
+
+def _warn_of_refs(replaced: Collection[str], problems: Sequence[Problem]) -> None:
+    if replaced:
+        names = ", ".join(name[: ids.SHORT] for name in replaced)
         cure = "to put back the checkpoints written here: git ckpt verify --repair"
         terminal.warn(f"a fetch replaced these checkpoints: {names}; {cure}")
     if problems:
         others = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         problem = f"{problems[0].sentence}{others}"
         terminal.warn(f"not a valid checkpoint: {problem}; see: git ckpt doctor")
+
+
+def print_known_values(store: Store, **filters: str | Sequence[str] | None) -> None:
+    """Remark on each filter that has no value of a recent checkpoint, such as a typo."""
+    given = {name: value for name, value in filters.items() if value}
+    if not given:
+        return
+    from collections import Counter
+
+    from gitckpt.store.records.entry import Query
+
+    recent = store.list(Query(limit=_MOST_RECENT))
+    for name, wanted in given.items():
+        key = "phase_name" if name == "phase" else name
+        counts = Counter(getattr(entry, key) for entry in recent)
+        del counts[None]
+        values = [wanted] if isinstance(wanted, str) else wanted
+        if counts and not any(value.removeprefix("refs/heads/") in counts for value in values):
+            known = ", ".join(value for value, _ in counts.most_common(_MOST_VALUES))
+            problem = f"no recent checkpoint has the {name} {values[0]!r}"
+            terminal.remark(f"{problem}; the most frequent: {known}")
 
 
 def _parse_instant(text: str | None) -> int | None:

@@ -116,6 +116,11 @@ def show_log(
                 form = ["-p"] if patch else [f"--stat={terminal.columns()}"]
                 texts = [*store.log_changes(items, options=form, paths=top_paths)]
         labels = store.labels([item.newest.id for item in items])
+        is_filtered = any((trigger, agent, branch, phase))
+        if not items and is_filtered and not as_json and most != 0:
+            from gitckpt.cli.commands.list import print_known_values
+
+            print_known_values(store, trigger=trigger, agent=agent, branch=branch, phase=phase)
         if as_json:
             shown = [_as_json(item, labels.get(item.newest.id)) for item in items]
             terminal.out_json({"log": shown, "more": has_more})
