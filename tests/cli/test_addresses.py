@@ -74,6 +74,10 @@ def test_a_point_in_time(scene: Scene) -> None:
 def test_a_point_in_time_of_git_stays_a_revision(scene: Scene) -> None:
     scene.checkout.commit("second")
     assert "no checkpoint is linked to commit" in scene.refused("@{0}")
+    for text in ("@{0}", "@{50}", "latest@{50}"):
+        number = text.rpartition("{")[2][:-1]
+        hint = f"hint: latest~{number} counts checkpoints, @{{{number}m}} minutes"
+        assert scene.refused(text).splitlines()[-1] == hint
     assert scene.found("@{1}") == scene.found("HEAD~1")
 
 

@@ -63,7 +63,12 @@ class Addresses:
         require_text("id", text)
         if not text.strip():
             raise UsageError("the id is empty", hint=LIST)
-        checkpoint_id = self._resolve_to_id(text)
+        try:
+            checkpoint_id = self._resolve_to_id(text)
+        except AmbiguousError:
+            raise
+        except NotFoundError as error:
+            raise error.but(hint=_find_hint_for_reflog(text) or error.hint) from None
         if checkpoint_id is None:
             raise self._not_found_error(text)
         return checkpoint_id
@@ -312,8 +317,8 @@ class Addresses:
         recent_ids = [entry.id for entry in self._index.select(Query(limit=1000))]
         known = [LATEST, LATEST_ANY, *self._index.list_runs(), *recent_ids]
         similar = closest_word(text, [*known, *(name[: len(text)] for name in known)], likeness=0.7)
-        hint = LIST
-        if similar:
+        hint = _find_hint_for_reflog(text) or LIST
+        if similar and hint == LIST:
             hint = f"did you mean {next(name for name in known if name.startswith(similar))}?"
         elif len(text) < ids.MIN_PREFIX:
             hint = f"give at least {ids.MIN_PREFIX} characters of an id, or {LIST}"
@@ -338,6 +343,14 @@ def _split_number(text: str, separator: str) -> tuple[str, int | None]:
         return base, 1
     is_number = digits.isascii() and digits.isdigit() and len(digits) < 10
     return (base, int(digits)) if found and base and is_number else (text, None)
+
+
+def _find_hint_for_reflog(text: str) -> str | None:
+    """Return the address that a person may mean by `@{5}`, which is git's."""
+    number = text.removeprefix(LATEST).removeprefix("@{").removesuffix("}")
+    if not text.endswith(f"@{{{number}}}") or not (number.isascii() and number.isdigit()):
+        return None
+    return f"{LATEST}~{number} counts checkpoints, @{{{number}m}} minutes"
 
 
 def _count_text(count: int) -> str:
