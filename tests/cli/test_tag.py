@@ -52,7 +52,15 @@ def test_a_tag_comes_before_a_revision(ckpt: Ckpt, main_checkout: Checkout, save
     first = save(main_checkout)
     save(main_checkout)
     main_checkout.git("branch", "fix")
-    call(ckpt, main_checkout, "tag", first, "fix")
+    with Store.open(main_checkout.path) as store:
+        run = store.record("plan-complete", {}, start="add login").run
+    for name, hidden in {"fix": "the git revision of that name", "login": f"the run {run}"}.items():
+        done = ckpt("tag", first, name, at=main_checkout)
+        cure = f"to undo: git ckpt tag -d {name}"
+        assert done.err == (
+            f"{first[:8]} is {name}\n"
+            f"warning: as an address, the tag {name} hides {hidden}; {cure}\n"
+        )
     assert shown(ckpt, main_checkout, "fix")["id"] == first
 
 

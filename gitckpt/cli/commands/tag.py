@@ -5,6 +5,8 @@ from __future__ import annotations
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import times
+from gitckpt.model.arguments import shell_quoted
+from gitckpt.model.errors import CkptError
 from gitckpt.model.ids import SHORT
 
 TYPE_CHECKING = False
@@ -33,11 +35,29 @@ def tag(words: list[str] | None = None, delete: str | None = None, as_json: bool
             store.untag(delete)
             terminal.remark(f"deleted the tag {delete}")
         elif words:
-            checkpoint_id = store.find(words[0])
-            store.tag(checkpoint_id, words[1])
-            terminal.remark(f"{checkpoint_id[:SHORT]} is {words[1]}")
+            checkpoint_id, name = store.find(words[0]), words[1]
+            hidden = _find_hidden(store, name)
+            store.tag(checkpoint_id, name)
+            terminal.remark(f"{checkpoint_id[:SHORT]} is {name}")
+            if hidden is not None:
+                cure = f"to undo: git ckpt tag -d {shell_quoted(name)}"
+                terminal.warn(f"as an address, the tag {name} hides {hidden}; {cure}")
         else:
             _print_tags(store, as_json=as_json)
+
+
+def _find_hidden(store: Store, name: str) -> str | None:
+    """Return what an address names that a tag with this name hides, or None."""
+    try:
+        store.links(name)
+        return "the git revision of that name"
+    except CkptError:
+        pass
+    try:
+        run = store.run_named(name)
+    except CkptError:  # such as parts of the names of several runs
+        return None
+    return f"the run {run}" if run is not None else None
 
 
 def _print_tags(store: Store, *, as_json: bool) -> None:
