@@ -67,8 +67,10 @@ def test_good_and_bad_limit_the_range(
         assert (done.code, done.out) == (2, ""), words
         assert problem in done.err
     everywhere = ckpt("bisect", "--", "false")
-    assert everywhere.out == f"{steps[0]}\n"
-    assert "fails in the oldest checkpoint as well" in everywhere.err
+    assert (everywhere.code, everywhere.out) == (1, "")
+    assert f"error: the oldest checkpoint {steps[0][:8]} of the range already" in everywhere.err
+    assert "git ckpt bisect --good ID -- COMMAND" in everywhere.err
+    assert ckpt("bisect").code == 2  # nothing to continue
 
 
 @pytest.mark.long

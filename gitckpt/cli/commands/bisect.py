@@ -9,6 +9,7 @@ from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.git import process
 from gitckpt.model import ids, times
+from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def bisect_checkpoints(
     """Find the first checkpoint in which a command fails.
 
     Tries checkpoints of one run or worktree, each in a new worktree that is removed afterwards. The
-    exit code 125 skips one, as in git bisect.
+    exit code 125 skips one, as in git bisect. Exits with 1 if the oldest one already fails.
     """
     command = paths or []
     is_new = bool(command or good or bad)
@@ -58,11 +59,13 @@ def bisect_checkpoints(
             raise
         for entry in result.skipped:
             terminal.remark(f"skipped, and perhaps bad: {_describe(entry)}")
-        if result.last_good is None:
-            terminal.remark("the command fails in the oldest checkpoint as well")
-        else:
-            terminal.remark(f"last good: {_describe(result.last_good)}")
         first_bad = result.first_bad
+        if result.last_good is None:
+            oldest = f"the oldest checkpoint {first_bad.id[: ids.SHORT]} of the range already fails"
+            hint = "name one in which it succeeds (git ckpt list --all): git ckpt bisect --good ID"
+            hint += " -- COMMAND"
+            raise CkptError(f"{oldest}; the command may never have passed here", hint=hint)
+        terminal.remark(f"last good: {_describe(result.last_good)}")
         if not terminal.is_terminal():
             terminal.out(first_bad.id)
             return
