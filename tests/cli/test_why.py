@@ -55,6 +55,29 @@ def test_a_deleted_file(ckpt: Ckpt, main_checkout: Checkout, save: Save, name: s
     assert bring_back(main_checkout, places["commit"], name) == "committed\n"
 
 
+@pytest.mark.parametrize("has_gap", [False, True])
+def test_a_person_sees_since_when_a_file_is_gone(
+    ckpt: Ckpt,
+    main_checkout: Checkout,
+    save: Save,
+    has_gap: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    main_checkout.write("lost", "1\n")
+    save(main_checkout)
+    (main_checkout.path / "lost").unlink()
+    if has_gap:  # as by a hook: it does not look at the files
+        with Store.open(main_checkout.path) as store:
+            store.record("commit-complete", {}, trigger="post-commit")
+    gone = save(main_checkout)[:8]
+    monkeypatch.setattr("gitckpt.cli.terminal.is_terminal", lambda: True)
+    end = ckpt("why", "lost", at=main_checkout).out.splitlines()[1]
+    expected = (
+        f"    absent from checkpoint {gone} on" if has_gap else f"    gone in checkpoint {gone}"
+    )
+    assert end.rpartition(" (")[0] == expected
+
+
 @pytest.mark.usefixtures("git_ckpt")
 def test_a_file_in_stash_reflog_and_linked_worktree(
     ckpt: Ckpt, main_checkout: Checkout, tmp_path: Path

@@ -56,9 +56,16 @@ def _print_place(place: FileSource) -> None:
     title = f"  {place.title}" if place.title else ""
     terminal.out(terminal.fit(terminal.joined(*head, title), terminal.columns()))
     if place.ended_by is not None and place.ended is not None:
-        verb = "deleted" if place.was_deleted else "changed"
-        terminal.out(f"    {verb} by {place.ended_by} ({_ago(place.ended)})")
+        terminal.out(f"    {_end_text(place)} ({_ago(place.ended)})")
     terminal.out("    ", terminal.style(place.command, "bold"))
+
+
+def _end_text(place: FileSource) -> str:
+    if place.after_gap:
+        return f"{'absent' if place.was_deleted else 'different'} from {place.ended_by} on"
+    if place.kind == "checkpoint":
+        return f"{'gone' if place.was_deleted else 'changed'} in {place.ended_by}"
+    return f"{'deleted' if place.was_deleted else 'changed'} by {place.ended_by}"
 
 
 def _ago(instant: int) -> str:

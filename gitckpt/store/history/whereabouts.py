@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from gitckpt.git.worktree import administration
 from gitckpt.model import times
 from gitckpt.model.arguments import shell_quoted
+from gitckpt.model.checkpoint import GUARD
 from gitckpt.model.ids import SHORT
 from gitckpt.model.values import dataclass
 from gitckpt.store.checkpoints import Checkpoints
@@ -36,6 +37,7 @@ class FileSource:
     ended_by: str | None = None  # what deleted or changed it then: a checkpoint or commit
     ended: int | None = None  # when
     was_deleted: bool = False  # otherwise it was changed
+    after_gap: bool = False  # between both are checkpoints that do not tell which files were there
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +105,13 @@ class _Finder:
 
     def _in_checkpoints(self) -> FileSource | None:
         listing = Listing(self._store, Query())
-        entries = [entry for entry in listing.read_all() if has_files(entry)]
+        entries = listing.read_all()
+        oids = self._look_up(files_name(entry) for entry in entries if has_files(entry))
         newer: dict[str, CheckpointInfo] = {}
         newer_oids: dict[str, str | None] = {}
-        for entry, oid in zip(entries, self._look_up(map(files_name, entries)), strict=True):
-            key = listing.keys[entry.id]
+        gaps: set[str] = set()  # worktrees with such checkpoints since the newer one
+        for entry in entries:
+            key, oid = listing.keys[entry.id], next(oids) if has_files(entry) else None
             if oid is not None and self._is_other(oid):
                 command = f"git ckpt restore {entry.id[:SHORT]} -- {self._quoted}"
                 then = newer.get(key)
@@ -116,9 +120,13 @@ class _Finder:
                     ended_by=f"checkpoint {then.id[:SHORT]}" if then is not None else None,
                     ended=then.time if then is not None else None,
                     was_deleted=newer_oids.get(key) is None,
+                    after_gap=key in gaps,
                 )
-            if entry.examined:  # others do not tell which files the worktree had
+            if entry.examined and has_files(entry):
                 newer[key], newer_oids[key] = entry, oid
+                gaps.discard(key)
+            elif entry.trigger != GUARD:
+                gaps.add(key)
         return None
 
     def _in_kept_commits(self) -> FileSource | None:
