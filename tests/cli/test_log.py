@@ -240,6 +240,18 @@ def test_at_80_columns_nothing_wraps(
     assert "    and 4 more files; in all +" in ckpt("log", at=main_checkout).out
 
 
+def test_a_single_further_file_is_shown_itself(
+    ckpt: Ckpt, main_checkout: Checkout, save: Save
+) -> None:
+    for number in range(6):
+        main_checkout.write(f"file {number}", "1\n")
+    state = json.dumps({f"key{number}": number for number in range(6)})
+    assert ckpt("save", "--state", "-", at=main_checkout, stdin=state).code == 0
+    out = ckpt("log", at=main_checkout).out
+    assert (out.count("\n    file "), out.count("\n    state ")) == (6, 6)
+    assert "more" not in out
+
+
 def test_files_that_a_capture_left_out_are_not_called_deleted(
     ckpt: Ckpt, main_checkout: Checkout, save: Save
 ) -> None:

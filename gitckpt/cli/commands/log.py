@@ -76,7 +76,8 @@ def show_log(
 ) -> None:
     """Show what each checkpoint changed, newest first.
 
-    Compares files and state with the checkpoint before it in the same run or worktree. A run or
+    Compares files and state with the checkpoint before it in the same run or worktree. Checkpoints
+    of hooks have no files: their commit is compared with the commit of the one before. A run or
     session is one line, unless it is named.
     """
     problem = "-p, --stat, --name-only and --json exclude each other"
@@ -195,7 +196,7 @@ def _print_item(item: LogItem, names: RunNames, marks: str, *, is_first: bool, l
     for line in _wrap(newest.message or newest.label):
         terminal.out(_INDENT, line)
     lines = _state_lines(item)
-    rows = [_file_parts(change) for change in item.files[: _MOST_LINES if lists else 0]]
+    rows = [_file_parts(change) for change in item.files[: _shown(item.files) if lists else 0]]
     if not rows and not lines and not item.omitted and item.not_compared is None:
         return
     terminal.out()
@@ -203,17 +204,22 @@ def _print_item(item: LogItem, names: RunNames, marks: str, *, is_first: bool, l
         width = terminal.columns() - len(_INDENT) - 16
         shown = terminal.fit(path, width) if terminal.is_terminal() else path
         _out_fitted(_INDENT, shown, "  ", counts)
-    if lists and len(item.files) > _MOST_LINES:
-        more = terminal.plural(len(item.files) - _MOST_LINES, "more file")
+    if lists and len(item.files) > len(rows):
+        more = terminal.plural(len(item.files) - len(rows), "more file")
         _out_fitted(f"{_INDENT}and {more}; in all ", _sums(item))
     if item.omitted:
         _out_fitted(_INDENT, f"{terminal.plural(item.omitted, 'path')} not captured")
     if item.not_compared is not None:
         _out_fitted(_INDENT, f"files not compared: {item.not_compared}")
-    for line in lines[:_MOST_LINES]:
+    for line in lines[: _shown(lines)]:
         _out_fitted(_INDENT, line)
-    if len(lines) > _MOST_LINES:
-        _out_fitted(_INDENT, f"and {len(lines) - _MOST_LINES} more changes of the state")
+    if len(lines) > _shown(lines):
+        _out_fitted(_INDENT, f"and {len(lines) - _shown(lines)} more changes of the state")
+
+
+def _shown(lines: Sequence[object]) -> int:
+    # A line that says "and 1 more" has room for that one.
+    return len(lines) if len(lines) <= _MOST_LINES + 1 else _MOST_LINES
 
 
 def _print_line(item: LogItem, names: RunNames, marks: str) -> None:
