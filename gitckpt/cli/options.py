@@ -57,7 +57,10 @@ def declare_parameters(text: str) -> Callable[[Command], Command]:
 
     def register_parameters(function: Command) -> Command:
         code_object, defaults = function.__code__, function.__defaults__ or ()
-        required_names = code_object.co_varnames[: code_object.co_argcount - len(defaults)]
+        count = code_object.co_argcount
+        keyword_only = code_object.co_varnames[count:][: code_object.co_kwonlyargcount]
+        required_names = {*code_object.co_varnames[: count - len(defaults)], *keyword_only}
+        required_names -= (function.__kwdefaults__ or {}).keys()
         argument_names = iter(code_object.co_varnames)
         PARAMETERS[function] = [
             Parameter(line, "" if line.startswith("-") else next(argument_names), required_names)

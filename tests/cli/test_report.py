@@ -197,7 +197,7 @@ def test_an_existing_file_is_kept_unless_forced(ckpt: Ckpt, main_checkout: Check
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        ([], "error: -o is missing\n"),
+        ([], "error: -o FILE is missing\n"),
         (["-o", "nothing/page.html"], "error: cannot write nothing/page.html: No such file"),
         (["-o", ".", "--force"], "error: . is a directory\n"),
         (["nothing", "-o", "page.html"], "error: no checkpoint, run or commit is named 'nothing'"),

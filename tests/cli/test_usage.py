@@ -116,6 +116,8 @@ def test_version(ckpt: Ckpt) -> None:
         ),
         (["list", "one"], "too many arguments: one", "see: git ckpt list --help"),
         (["remove"], "ID is missing", "see: git ckpt remove --help"),
+        (["report", "a b"], "-o FILE is missing", "run: git ckpt report 'a b' -o FILE"),
+        (["export", "x"], "--format F is missing", "run: git ckpt export x --format F"),
         (["diff", "--", "f"], "ID is missing", "see: git ckpt diff --help"),
         (["hook"], "NAME is missing", "see: git ckpt hook --help"),
         (["completion"], "bash|zsh|fish is missing", "see: git ckpt completion --help"),

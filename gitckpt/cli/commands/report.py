@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 """)
 def write_report(
     address: str | None = None,
-    output: str | None = None,
+    *,
+    output: str,
     since: str | None = None,
     force: bool = False,
 ) -> None:
@@ -31,8 +32,8 @@ def write_report(
 
     The page is one HTML file that loads nothing. Likely secrets in its texts are masked.
     """
-    options.refuse_if(not output, "-o is missing", "name a file: git ckpt report -o report.html")
-    path = os.path.abspath(str(output))
+    options.refuse_if(not output, "-o is empty", "name a file: git ckpt report -o report.html")
+    path = os.path.abspath(output)
     hint = "choose another file, or overwrite it: --force"
     options.refuse_if(os.path.lexists(path) and not force, f"{output} exists already", hint)
     options.refuse_if(os.path.isdir(path), f"{output} is a directory", "name a file in it")
@@ -57,7 +58,7 @@ def write_report(
     if left_out:
         older = f"{left_out:,} older checkpoints are not on the page"
         terminal.remark(f"{older}; to choose some: git ckpt report RUN, or --since")
-    terminal.out_path(str(output))
+    terminal.out_path(output)
 
 
 def _choose(store: Store, address: str) -> Query:

@@ -15,7 +15,7 @@ from gitckpt.cli import options, terminal
 from gitckpt.cli.parser import quick
 from gitckpt.cli.parser.commands import COMMANDS
 from gitckpt.cli.parser.help import EXAMPLES, GROUPS, find_synonym
-from gitckpt.model.arguments import closest_word
+from gitckpt.model.arguments import closest_word, shell_quoted
 from gitckpt.model.errors import UsageError
 
 Function = Callable[..., int | None]
@@ -30,8 +30,9 @@ class MetavarCommand(TyperCommand):
     """A command whose help shows each argument by its metavar, such as `[ID]`."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        arguments = filter(_is_argument, self.get_params(ctx))
-        return ["[OPTIONS]", *map(_metavar, arguments)]
+        parameters = self.get_params(ctx)
+        required = (_option_text(p) for p in parameters if p.required and not _is_argument(p))
+        return [*required, "[OPTIONS]", *map(_metavar, filter(_is_argument, parameters))]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         arguments, options = [], []
@@ -81,7 +82,12 @@ def convert_typer_error(error: Any, words: Sequence[str]) -> UsageError:
     if message.startswith("No such option"):
         return _unknown_option_error(option, command, parameters, help_hint)
     parameter = getattr(error, "param", None)
-    if message.startswith("Missing parameter") and parameter is not None:
+    is_missing = message.startswith("Missing parameter") and parameter is not None
+    if is_missing and not _is_argument(parameter):
+        text = _option_text(parameter)
+        hint = f"run: git ckpt {' '.join(map(shell_quoted, words))} {text}"
+        return UsageError(f"{text} is missing", hint=hint)
+    if is_missing:
         argument_name = _metavar(parameter).split("…")[0].split(" ")[0]
         return UsageError(f"{argument_name} is missing", hint=help_hint)
     if message.startswith("Got unexpected extra argument"):
@@ -113,6 +119,10 @@ def _unknown_option_error(
 
 def _is_argument(parameter: Any) -> bool:
     return bool(parameter.param_type_name == "argument")
+
+
+def _option_text(option: Any) -> str:
+    return f"{option.opts[0]} {option.metavar}"
 
 
 def _metavar(parameter: Any) -> str:
