@@ -86,7 +86,11 @@ class Exporter:
             entries = [entry for entry in entries if _ends_phase(entry)] or entries[-1:]
         if not (every and format_ in _DIRECTORIES):
             entries = entries[-1:]
-        exports = [_export_checkpoint(store, store.read(entry.id), format_) for entry in entries]
+        exports, progress = [], store.repository.counter("exporting checkpoints")
+        for entry in entries:
+            exports.append(_export_checkpoint(store, store.read(entry.id), format_))
+            if progress is not None:
+                progress(len(exports), len(entries))
         return _rename_duplicate_files(exports)
 
     def is_directory(self, text: str, format: str) -> bool:  # noqa: A002 - the word for it

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gitckpt import Exporter, Store
+from gitckpt import Exporter, Listener, Store
 from tests.dying import die_at_rename
 from tests.formats.conftest import SAMPLES, Imports
 
@@ -121,6 +121,18 @@ class TestWhere:
         )
         assert (refused.code, refused.out) == (14, "")
         assert "or export a single checkpoint" in refused.err
+
+    def test_it_counts_the_checkpoints_of_a_run(self, imports: Imports) -> None:
+        imports.bring("rlm-act")
+        runs = [line.run for line in imports()]
+        run = max(runs, key=runs.count)
+        counts: list[tuple[str, int, int]] = []
+        listener = Listener(count=lambda *numbers: counts.append(numbers))
+        with Store.open(imports.checkout.path, listener=listener) as store:
+            exports = Exporter(store).files(str(run), "rlm-act", every=True)
+        total = len(exports)
+        assert total == runs.count(run) > 1
+        assert counts == [("exporting checkpoints", number + 1, total) for number in range(total)]
 
     def test_no_directory_is_made_on_the_way(self, imports: Imports) -> None:
         imports.bring("rlm-act", "forge")

@@ -49,10 +49,13 @@ def remove_checkpoints(
         if not force:
             _require_unpinned(store, ids_of_runs | set(checkpoints))
         failures: list[CkptError] = []
+        count = len(ids_of_runs | set(checkpoints))
         try:
-            with terminal.show_waiting("removing checkpoints"):
+            # Without a rate: git deletes all refs of a run, or of the checkpoints, at once.
+            with terminal.show_waiting(f"removing {terminal.plural(count, 'checkpoint')}"):
                 for number, run in enumerate(runs):
-                    terminal.count_progress("removing runs", number, len(runs))
+                    if len(runs) > 1:
+                        terminal.count_progress("removing runs", number, len(runs))
                     try:
                         store.remove_run(run)
                         terminal.show_progress("")
