@@ -39,6 +39,18 @@ def test_help_is_a_command(ckpt: Ckpt) -> None:
     assert ckpt("help", "hep").code == 2
 
 
+def test_help_shows_the_forms_of_addresses_in_the_docs(ckpt: Ckpt) -> None:
+    table = (PROJECT / "docs/addresses.md").read_text().partition("| --- |")[2].partition("\n\n")[0]
+    documented = [row.split("|")[1].strip(" `") for row in table.splitlines()[1:]]
+    out = ckpt("help", "addresses").out
+    assert [line[2:16].strip() for line in out.splitlines()] == documented
+    assert max(map(len, out.splitlines())) < 80
+    for command in ("show", "restore", "bisect"):
+        assert "git ckpt help addresses" in ckpt(command, "-h").out
+    for command in ("list", "loop", "runs"):
+        assert "git ckpt help addresses" not in ckpt(command, "-h").out
+
+
 def test_without_arguments_the_help_goes_to_standard_error(ckpt: Ckpt) -> None:
     done = ckpt()
     assert (done.code, done.out) == (2, "")

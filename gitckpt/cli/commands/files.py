@@ -18,7 +18,7 @@ _BLOB_KEYS = "mode kind oid size"
 
 
 @options.declare_parameters("""
-ID  A checkpoint, run, rev or latest.
+ID  The address of a checkpoint, or a run.
 [PATH]  A directory or file.  [default: this directory]
 -l, --long  Show the mode and the size of each file.
 -r, --recursive  List the files in all directories below.

@@ -14,7 +14,7 @@ from typer.exceptions import TyperException
 from gitckpt.cli import options, terminal
 from gitckpt.cli.parser import quick
 from gitckpt.cli.parser.commands import COMMANDS
-from gitckpt.cli.parser.help import EXAMPLES, GROUPS, find_synonym
+from gitckpt.cli.parser.help import ADDRESSES, EXAMPLES, GROUPS, SOME_ADDRESSES, find_synonym
 from gitckpt.model.arguments import closest_word, shell_quoted
 from gitckpt.model.errors import UsageError
 
@@ -32,7 +32,7 @@ class MetavarCommand(TyperCommand):
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         parameters = self.get_params(ctx)
         required = (_option_text(p) for p in parameters if p.required and not _is_argument(p))
-        return [*required, "[OPTIONS]", *map(_metavar, filter(_is_argument, parameters))]
+        return ["[OPTIONS]", *required, *map(_metavar, filter(_is_argument, parameters))]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         arguments, options = [], []
@@ -46,6 +46,9 @@ class MetavarCommand(TyperCommand):
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
+        if any(map(_takes_address, self.get_params(ctx))):
+            with formatter.section("Addresses"):
+                formatter.write(f"{'':{formatter.current_indent}}{SOME_ADDRESSES}\n")
         if examples := EXAMPLES.get(str(ctx.info_name)):
             with formatter.section("Examples"):
                 for example in examples:
@@ -59,7 +62,7 @@ class CommandGroups(TyperGroup):
         summaries = {
             name: command.get_short_help_str(500) for name, command in self.commands.items()
         }
-        summaries["help"] = "Show the help of a command."
+        summaries["help"] = "Show the help of a command, or of addresses."
         for title, names in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(n, summaries[n]) for n in names.split() if n in summaries])
@@ -121,6 +124,12 @@ def _is_argument(parameter: Any) -> bool:
     return bool(parameter.param_type_name == "argument")
 
 
+def _takes_address(parameter: Any) -> bool:
+    # Other options with an ID, such as `loop --issue`, name other things.
+    is_candidate = _is_argument(parameter) or "--good" in parameter.opts
+    return is_candidate and re.search(r"\b(ID|ADDRESS)\b", _metavar(parameter)) is not None
+
+
 def _option_text(option: Any) -> str:
     return f"{option.opts[0]} {option.metavar}"
 
@@ -136,6 +145,10 @@ def run_with_typer(words: Sequence[str]) -> int:
     index = quick.command_index(words)
     if list(words[index : index + 1]) == ["help"]:  # git itself takes `git ckpt --help`
         command = [word for word in words[index + 1 : index + 2] if word != "help"]
+        if command == ["addresses"]:
+            for form, meaning in ADDRESSES.items():
+                terminal.out(f"  {form:14}{meaning}")
+            return 0
         words = [*words[:index], *command, "--help"]
     require_known_command(words)
     words, paths = _split_off_paths(words)

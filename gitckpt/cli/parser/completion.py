@@ -82,7 +82,7 @@ def _find_candidates(
         return _list_options(options.PARAMETERS[options.apply_globals], options.VERSION)
     command, arguments = words[index], words[index + 1 :]
     if command == "help":
-        return [(name, "") for name in COMMANDS]
+        return [(name, "") for name in (*COMMANDS, "addresses")]
     if command not in COMMANDS:
         return []
     parameters = options.PARAMETERS.get(COMMANDS[command](), [])

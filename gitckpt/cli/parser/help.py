@@ -65,6 +65,25 @@ EXAMPLES = {
     "hook": ("hook post-commit",),
 }
 
+# What `git ckpt help addresses` prints, the table of docs/addresses.md in short.
+ADDRESSES = {
+    "latest": "the newest checkpoint of this worktree, or of its run",
+    "latest:any": "the newest of all worktrees",
+    "latest~N": "N checkpoints before latest",
+    "@{AGE}": "the newest here that is at least so old: @{20m}, @{2 hours ago}",
+    "@{TIME}": "the newest here at or before that: @{11:40}, @{yesterday 18:00}",
+    "an id": "the beginning of an id, four or more characters",
+    "a tag": "the checkpoint of that tag: git ckpt tag",
+    "a run": "its newest checkpoint; a unique part of its name suffices",
+    "a session": "the same for the session of an agent",
+    "RUN~N": "N checkpoints before the newest of a run",
+    "RUN:PHASE": "the newest checkpoint of that phase",
+    "SESSION:TURN": "the end of a turn of an agent",
+    "a revision": "the newest checkpoint linked to that commit: HEAD~2",
+    "ADDRESS:PATH": "a file in a checkpoint, where a command takes files",
+}
+SOME_ADDRESSES = "latest~3, @{20m}, RUN:PHASE, a tag, HEAD and more: git ckpt help addresses"
+
 # Names that people know from other tools, or expect.
 SYNONYMS = {
     **dict.fromkeys(("create", "commit", "stash", "snapshot", "checkpoint"), "save"),
