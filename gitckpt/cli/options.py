@@ -114,6 +114,15 @@ def parse_count(text: str, option: str = "a number") -> int:
     return int(text)
 
 
+def parse_instant(text: str | None) -> int | None:
+    """Return the microseconds since the epoch that --since or --until names."""
+    if text is None:
+        return None
+    from gitckpt.git import dates  # imports `datetime`
+
+    return dates.parse_instant(text)
+
+
 def refuse_if(is_wrong: object, problem: str, hint: str) -> None:
     if is_wrong:
         raise UsageError(problem, hint=hint)

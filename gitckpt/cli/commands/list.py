@@ -101,8 +101,8 @@ def list_checkpoints(
             phase=None if is_whole_label else phase,
             label=phase if is_whole_label else None,
             status=status,
-            since=_parse_instant(since),
-            until=_parse_instant(until),
+            since=options.parse_instant(since),
+            until=options.parse_instant(until),
             triggers=trigger or None,
             agent=agent,
             branch=branch,
@@ -176,14 +176,6 @@ def print_known_values(store: Store, **filters: str | Sequence[str] | None) -> N
             known = ", ".join(value for value, _ in counts.most_common(_MOST_VALUES))
             problem = f"no recent checkpoint has the {name} {values[0]!r}"
             terminal.remark(f"{problem}; the most frequent: {known}")
-
-
-def _parse_instant(text: str | None) -> int | None:
-    if text is None:
-        return None
-    from gitckpt.git import dates  # imports `datetime`
-
-    return dates.parse_instant(text)
 
 
 def _table_rows(

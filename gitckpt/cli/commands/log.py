@@ -37,8 +37,8 @@ _INDENT = "    "
 --stat  Show how much changed in each file.
 --name-only  Show the names of the changed files.
 --oneline  Show each checkpoint in one line.
---since DATE  Only checkpoints since then: 20m, 11:40, yesterday, 2026-11-26.
---until DATE  Only checkpoints until then.
+--since TIME  Only checkpoints since then: 20m, 2h, 11:40, yesterday 18:00, 2026-11-26.
+--until TIME  Only checkpoints until then.
 --run RUN  Only checkpoints of this run, one by one.
 --session SESSION  Only checkpoints of this session of an agent, one by one.
 --phase P  Only checkpoints of this phase.
@@ -46,7 +46,7 @@ _INDENT = "    "
 --trigger NAME  Only checkpoints with this trigger: manual, post-commit, turn, guard, safety.
 --agent NAME  Only checkpoints of this agent.
 --status S  Only checkpoints with this status, such as failed.
---grep PATTERN  Only checkpoints whose message matches a regular expression.
+--grep TEXT  Only checkpoints with this text or regular expression in the message, in any case.
 --turns  Show the turns of agents, each with what it changed.
 -n, --limit N  Show at most N; -5 is -n 5.  [default: 20]
 --all  Show each step of runs and sessions, and safety checkpoints; all without -n.
@@ -100,8 +100,8 @@ def show_log(
             grep=grep,
             triggers=only_triggers,
             in_run=True if turns else None,
-            since=_parse_date(since),
-            until=_parse_date(until),
+            since=options.parse_instant(since),
+            until=options.parse_instant(until),
             safety=all_ or trigger == SAFETY or any(start.trigger == SAFETY for start in starts),
             limit=None if most is None else most + 1,
         )
@@ -140,14 +140,6 @@ def show_log(
         terminal.remark(f"these are the newest {most}; for more: git ckpt log -n N")
     elif not items and most != 0:
         terminal.remark("no checkpoint matches; to see all: git ckpt log --all")
-
-
-def _parse_date(text: str | None) -> int | None:
-    if text is None:
-        return None
-    from gitckpt.git import dates
-
-    return dates.parse_instant(text)
 
 
 def _find_starts(store: Store, addresses: Sequence[str]) -> list[Any]:

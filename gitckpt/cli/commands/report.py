@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @options.declare_parameters("""
 [ADDRESS]  A run, a session, a turn or a checkpoint.  [default: all checkpoints]
 -o, --output FILE  The HTML file to write.
---since AGE  Only checkpoints since then: 20m, 7d, 11:40, yesterday 18:00, 2026-11-26.
+--since TIME  Only checkpoints since then: 20m, 7d, 11:40, yesterday 18:00, 2026-11-26.
 --force  Overwrite an existing file.
 """)
 def write_report(
@@ -39,13 +39,11 @@ def write_report(
     options.refuse_if(os.path.isdir(path), f"{output} is a directory", "name a file in it")
     with open_store() as store:
         from gitckpt.cli.report import page
-        from gitckpt.git import dates
         from gitckpt.git.files import regular
         from gitckpt.store.records.entry import Query
 
         query = _choose(store, address) if address is not None else Query()
-        start = dates.parse_instant(since) if since is not None else None
-        query = replace(query, since=start, safety=False)
+        query = replace(query, since=options.parse_instant(since), safety=False)
         with terminal.show_waiting("writing the report"):
             place = os.path.basename(store.worktree or os.getcwd())
             title = f"{place}: {address}" if address is not None else place
