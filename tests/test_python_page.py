@@ -123,6 +123,7 @@ WITHIN = {
     "PhaseProgress": "gitckpt.store.runs.summary",
     "RunFate": "gitckpt.store.retention.runs",
     "StepDefinition": "gitckpt.durable.steps.graph",
+    "StepInfo": "gitckpt.store.restore.restorer",
     "Submodule": "gitckpt.model.checkpoint",
     "Suspect": "gitckpt.model.checkpoint",
     "WorktreeUse": "gitckpt.store.usage",

@@ -50,10 +50,12 @@ def saved(save: Save, checkout: Checkout) -> str:
 
 FILES = "change  README\ndelete  added\\nlater\ndelete  gone\nadd     new dir/new\n"
 CHANGES = f"{FILES}stage   staged\n"
+UNDOING = "undoing: restore SHORT, AGE ago\n"
 
 
 def said(done: Outcome, *places: Checkout | Path) -> tuple[int, str, str]:
-    return done.code, normal(done.out, *places), normal(done.err, *places)
+    err = re.sub(r"\b\d+s ago", "AGE ago", normal(done.err, *places))
+    return done.code, normal(done.out, *places), err
 
 
 def files(checkout: Checkout) -> dict[str, str]:
@@ -105,7 +107,10 @@ class TestRestore:
         assert said(back) == (
             0,
             swapped,
-            "the previous files are in checkpoint SHORT; to go forward again: git ckpt redo\n",
+            (
+                f"{UNDOING}the previous files are in checkpoint SHORT; "
+                "to go forward again: git ckpt redo\n"
+            ),
         )
         assert files(checkout) == before
 
@@ -270,7 +275,10 @@ class TestApart:
         assert done.err.count(f"git ckpt resume {made[:8]}\n") == 1
         assert checkout.git("rev-parse", "HEAD") == head
         assert checkout.git("status", "--porcelain") == "MM README"
-        forward = "the previous files are in checkpoint SHORT; to go forward again: git ckpt redo\n"
+        forward = (
+            f"{UNDOING}the previous files are in checkpoint SHORT; "
+            "to go forward again: git ckpt redo\n"
+        )
         assert said(ckpt("undo", at=checkout)) == (0, "change  README\n", forward)
         before = before.replace("the files of", "these files of")
         assert said(ckpt("-q", "restore", made, "--", "README", at=checkout)) == (
@@ -294,7 +302,7 @@ class TestApart:
             "change  README\n",
             (
                 f"warning: HEAD stays at {where}; git status shows the files of {where} as "
-                "changes; to work at that commit: git ckpt resume SHORT\n"
+                f"changes; to work at that commit: git ckpt resume SHORT\n{UNDOING}"
                 "the previous files are in checkpoint SHORT; to go forward again: git ckpt redo\n"
             ),
         )
@@ -320,8 +328,8 @@ class TestApart:
             0,
             "change  README\n",
             (
-                "warning: HEAD stays at commit SHORT (detached); the checkpoint was made on topic, "
-                "at the same commit; to switch to that branch: git switch topic\n"
+                f"{UNDOING}warning: HEAD stays at commit SHORT (detached); the checkpoint was made "
+                "on topic, at the same commit; to switch to that branch: git switch topic\n"
                 "nothing was changed\n"
             ),
         )
@@ -417,12 +425,13 @@ class TestApart:
             "change  README\n",
             (
                 "warning: the merge in progress in the worktree is ended; to return to that "
-                "state: git ckpt redo\n"
+                f"state: git ckpt redo\n{UNDOING}"
                 "the previous files are in checkpoint SHORT; to go forward again: git ckpt redo\n"
             ),
         )
         again = ckpt("redo", at=checkout)
-        assert said(again) == (0, "change  README\n", f"{before}{self.BACK}")
+        redoing = "redoing: restore SHORT, undone AGE ago\n"
+        assert said(again) == (0, "change  README\n", f"{before}{redoing}{self.BACK}")
         assert checkout.git("rev-parse", "MERGE_HEAD") == checkout.git("rev-parse", "theirs")
 
     @pytest.mark.long
@@ -528,22 +537,12 @@ class TestSteps:
             for line in ckpt("list", "-n", "2", at=checkout).out.splitlines()[::-1]
         )
 
-        def line(step: str, checkpoint: list[str], before: str) -> str:
-            return (
-                "\t".join(
-                    [
-                        step,
-                        *checkpoint,
-                        head,
-                        branch,
-                        f"before the restore of checkpoint {before[:8]}",
-                    ]
-                )
-                + "\n"
-            )
+        def line(step: str, checkpoint: list[str], change: str) -> str:
+            return "\t".join([step, *checkpoint, head, branch, f"before the {change}"]) + "\n"
 
+        restores = [f"restore of checkpoint {restored[:8]}" for restored in made]
         assert ckpt("undo", "--list", at=checkout) == Outcome(
-            0, line("undo 1", second, made[1]) + line("undo 2", first, made[0]), ""
+            0, line("undo 1", second, restores[1]) + line("undo 2", first, restores[0]), ""
         )
         ckpt("undo", at=checkout)
         ckpt("undo", at=checkout)
@@ -551,7 +550,8 @@ class TestSteps:
             line.split("\t")[:2]
             for line in ckpt("list", "-n", "2", at=checkout).out.splitlines()[::-1]
         )
-        listed = line("redo 2", third, second[0]) + line("redo 1", fourth, first[0])
+        undos = [f"undo of restore {restored[:8]}" for restored in made]
+        listed = line("redo 2", third, undos[1]) + line("redo 1", fourth, undos[0])
         before = checkout.fingerprint()
         assert ckpt("undo", "--list", at=checkout) == Outcome(0, listed, "")
         report = json.loads(ckpt("undo", "--list", "--json", at=checkout).out)
@@ -561,9 +561,9 @@ class TestSteps:
                 "timestamp": time,
                 "git_sha": head,
                 "branch": branch,
-                "message": f"before the restore of checkpoint {brought[0][:8]}",
+                "message": f"before the {undo}",
             }
-            for (id_, time), brought in ((fourth, first), (third, second))
+            for (id_, time), undo in ((fourth, undos[0]), (third, undos[1]))
         ]
         assert report == {"undo": [], "redo": steps, "cut_off": False}
         assert checkout.fingerprint() == before
@@ -613,12 +613,40 @@ class TestSteps:
             0,
             "change  README\n",
             (
-                "warning: skipped steps whose checkpoints are gone (removed, expired, or replaced "
-                "by a fetch): SHORT\n"
+                f"{UNDOING}warning: skipped steps whose checkpoints are gone (removed, expired, or "
+                "replaced by a fetch): SHORT\n"
                 "the previous files are in checkpoint SHORT; to go forward again: git ckpt redo\n"
             ),
         )
         assert ((checkout.path / "README").read_text(), len(made)) == ("typed since\n", 2)
+
+    def test_undo_names_the_edits_since_the_restore(
+        self, ckpt: Ckpt, checkout: Checkout, made: list[str]
+    ) -> None:
+        checkout.write("README", "edited\n")
+        checkout.write("new", "edited\n")
+        step = "SHORT, AGE ago\n"
+        planned = "files edited since then, which a checkpoint would keep: README, new\n"
+        dry = ckpt("undo", "--dry-run", at=checkout)
+        assert said(dry)[2] == f"undoing: restore {step}{planned}nothing was changed\n"
+        done = ckpt("undo", at=checkout)
+        assert f"undoing: restore {made[1][:8]}, " in done.err
+        assert said(done)[2] == (
+            f"undoing: restore {step}the previous files, with your edits since then to README, "
+            "new, are in checkpoint SHORT; to go forward again: git ckpt redo\n"
+        )
+        assert f"undoing: restore {made[0][:8]}, " in ckpt("undo", at=checkout).err
+        assert f"redoing: restore {made[0][:8]}, undone " in ckpt("redo", at=checkout).err
+        ckpt("redo", at=checkout)
+        assert (checkout.path / "README").read_text() == "edited\n"
+        assert f"undoing: restore {made[1][:8]}, " in ckpt("undo", at=checkout).err
+
+    def test_edits_beside_a_restored_path_are_named(
+        self, ckpt: Ckpt, checkout: Checkout, saved: str
+    ) -> None:
+        ckpt("restore", saved, "README", at=checkout)
+        checkout.write("same", "edited\n")
+        assert "with your edits since then to same, are in" in ckpt("undo", at=checkout).err
 
     @pytest.mark.long
     def test_nothing_further(self, ckpt: Ckpt, checkout: Checkout, made: list[str]) -> None:
@@ -766,7 +794,7 @@ def test_undo_dry_run(ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
     assert said(ckpt("undo", "--dry-run", at=checkout)) == (
         0,
         "change  README\n",
-        "nothing was changed\n",
+        "undoing: restore SHORT -- README, AGE ago\nnothing was changed\n",
     )
     assert checkout.fingerprint() == before
 

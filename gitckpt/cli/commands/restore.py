@@ -7,6 +7,7 @@ import os
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import times
+from gitckpt.model.arguments import join_first, quote_path, shell_quoted
 from gitckpt.model.ids import SHORT
 
 TYPE_CHECKING = False
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from gitckpt.cli.terminal import Cell
-    from gitckpt.store.restore.restorer import RestoreResult
+    from gitckpt.store.restore.restorer import RestoreResult, StepInfo
     from gitckpt.store.restore.undo import UndoStep
 
     Warn: TypeAlias = Callable[[Sequence[str]], None]
@@ -122,6 +123,8 @@ def _make_warn_once() -> Warn:
 def _print_result(
     result: RestoreResult, warn: Warn, reverse_command: str, *, dry_run: bool, as_json: bool
 ) -> None:
+    if result.step is not None and (result.changes or result.safety):
+        terminal.remark(_describe_step(result.step, reverse_command))
     if as_json:
         terminal.out_json(_result_as_json(result))
     else:
@@ -130,11 +133,15 @@ def _print_result(
     if dry_run:
         warn(result.apart)
     warn(result.remarks)
+    edited = join_first(list(map(quote_path, result.step.edited)), 3) if result.step else ""
     if dry_run:
+        if edited:
+            terminal.remark(f"files edited since then, which a checkpoint would keep: {edited}")
         terminal.remark("nothing was changed")
     elif result.safety is not None:
         direction = "back" if reverse_command == "undo" else "forward again"
-        safety = f"the previous files are in checkpoint {result.safety[:SHORT]}"
+        edits = f", with your edits since then to {edited}," if edited else ""
+        safety = f"the previous files{edits} are in checkpoint {result.safety[:SHORT]}"
         terminal.remark(f"{safety}; to go {direction}: git ckpt {reverse_command}")
     elif not (result.changes or result.unfiltered or result.kept):
         terminal.remark("nothing to do: the worktree has these files")
@@ -150,6 +157,14 @@ def _print_result(
 
         command = f"git ckpt restore {result.checkpoint[:SHORT]}"
         raise unfiltered_files_error(result.unfiltered, command)
+
+
+def _describe_step(step: StepInfo, reverse_command: str) -> str:
+    verb, event = ("redoing", "undone ") if reverse_command == "undo" else ("undoing", "")
+    restore = f"restore {step.restored[:SHORT]}" if step.restored else "newest step"
+    paths = " ".join(shell_quoted(os.fsdecode(path)) for path in step.paths)
+    age = times.age_text(max(times.now() - step.time, times.MICRO))
+    return f"{verb}: {restore}{f' -- {paths}' if paths else ''}, {event}{age} ago"
 
 
 def _result_as_json(result: RestoreResult) -> dict[str, Any]:

@@ -68,6 +68,16 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
+class StepInfo:
+    """The restore that an undo takes back or a redo repeats."""
+
+    restored: str | None  # id of the checkpoint that was restored; None if unknown
+    paths: Sequence[bytes]  # to which the restore was limited; empty for all
+    time: int  # of the restore, or of its undo, in microseconds since the epoch
+    edited: Sequence[bytes]  # files edited since then; the edits are in the safety checkpoint
+
+
+@dataclass(frozen=True, slots=True)
 class RestoreResult:
     """The changes that a restore made, and remarks for the user."""
 
@@ -82,6 +92,7 @@ class RestoreResult:
     unfiltered: Sequence[bytes] = ()
     # Files left unchanged because no checkpoint can hold their content: reasons by path.
     kept: Mapping[bytes, str] = field(default_factory=dict)
+    step: StepInfo | None = None  # of `undo` and `redo`
 
 
 def files_not_restored_error(kept: Mapping[bytes, str]) -> WorktreeError:
@@ -135,9 +146,15 @@ def _undo_redo(store: Checkpoints, kind: str, dry_run: bool, announce: Announce)
     if checkpoint_id is None:
         raise undoing.no_step_error(stack, kind, missing_ids)
     checkpoint = store.read(checkpoint_id)
-    created_files = undoing.list_created_files(store, stack, checkpoint)
-    attempt = functools.partial(_RestoreTry, store, checkpoint, (), created_files, step=kind)
-    result = _retry(attempt, dry_run, announce)[1]
+    latest_files, paths = undoing.read_latest_files(store, stack, checkpoint)
+    created_files = undoing.list_created_files(store, checkpoint, latest_files, paths)
+    make = functools.partial(_RestoreTry, store, checkpoint, (), created_files, step=kind)
+    attempt, result = _retry(make, dry_run, announce)
+    known_files = None if missing_ids else latest_files  # skipped steps changed files, too
+    edited = attempt.list_edited_files(result.changes, known_files, paths)
+    restored = undoing.find_reverted_restore(kind, checkpoint)
+    restored_paths = undoing.read_paths(checkpoint)
+    result = replace(result, step=StepInfo(restored, restored_paths, checkpoint.time, edited))
     remarks = undoing.remark_on_skipped_steps(missing_ids)
     if stack.open is not None:
         remarks.append("the previous restore, undo or redo was interrupted")
@@ -295,6 +312,18 @@ class _RestoreTry:
     def _stays(self, path: bytes) -> bool:
         return path in self._unheld or modules.is_below(path, self._nested_repositories)
 
+    def list_edited_files(
+        self, changes: Sequence[PathChange], files: str | None, paths: Sequence[bytes]
+    ) -> list[bytes]:
+        """Return the changed files that differed from the tree `files`, or are outside `paths`."""
+        if files is None:
+            return []
+        differences = diff.diff_trees(self._repository, files, self._current.files)
+        edited_paths = paths_of(differences)
+        kinds = (planning.ADD, planning.CHANGE, planning.DELETE)
+        changed = [change.path for change in changes if change.kind in kinds]
+        return [path for path in changed if path in edited_paths or not is_within(path, paths)]
+
     # Plan.
 
     def _make_restore_plan(self, index: PrivateIndex) -> RestorePlan:
@@ -363,15 +392,19 @@ class _RestoreTry:
             raise WorktreeError(message, hint=manifest.VERIFY)
 
     def _record_safety_checkpoint(self, plan: RestorePlan) -> Checkpoint:
+        restored = undoing.find_restored(self._undone) or self._checkpoint.id
         state = {
             "worktree": local_checkpoints.worktree_name(self._repository),
             "made": local_checkpoints.worktree_creation_time(self._repository),
             "before": self._checkpoint.id,
             "paths": [*map(planning.decode_if_utf8, self._paths)],
+            "step": self._step,
+            "restored": restored,
             **plan.state,
             **self.submodules.undo_state,
         }
-        message = f"before the restore of checkpoint {self._checkpoint.id[: ids.SHORT]}"
+        noun = "checkpoint" if self._step == undoing.RESTORE else "restore"
+        message = f"before the {self._step} of {noun} {restored[: ids.SHORT]}"
         worktree, label, store = self._captured.worktree, ref_names.SAFETY_COMPLETE, self._store
         if self._limits.submodules:  # also submodules to restore, which the index may lack
             submodule_paths = {*self._captured.submodules, *self.submodules.paths}

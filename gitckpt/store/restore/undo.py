@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from errno import EISDIR, ELOOP, ENOENT
 
 from gitckpt.git import fsync
@@ -101,19 +101,46 @@ def no_step_error(stack: UndoStack, kind: str, missing: Sequence[str]) -> NotFou
     return NotFoundError(problem, hint=hint)
 
 
-def list_created_files(store: Checkpoints, stack: UndoStack, target: Checkpoint) -> list[bytes]:
-    """Return the files that the newest step created, and that `target` does not have."""
-    newest_id, selected_paths = stack.position, []
+def read_latest_files(
+    store: Checkpoints, stack: UndoStack, target: Checkpoint
+) -> tuple[str | None, list[bytes]]:
+    """Return the tree that the newest step restored (None if gone), and its paths."""
+    newest_id, paths = stack.position, list[bytes]()
     if newest_id is None:
-        newest_id, selected_paths = target.state.get("before"), target.state.get("paths", [])
+        newest_id, paths = target.state.get("before"), read_paths(target)
     try:
-        latest = store.read_own(str(newest_id))
+        return _read_contents(store, store.read_own(str(newest_id))).files, paths
     except (NotFoundError, WorktreeError):
+        return None, paths
+
+
+def list_created_files(
+    store: Checkpoints, target: Checkpoint, latest: str | None, paths: Sequence[bytes]
+) -> list[bytes]:
+    """Return the files that the newest step created, and that `target` does not have."""
+    if latest is None:
         return []  # the checkpoint is gone: newly created, now ignored files stay
-    old, new = (_read_contents(store, checkpoint).files for checkpoint in (target, latest))
-    paths = [name if isinstance(name, bytes) else str(name).encode() for name in selected_paths]
-    differences = diff.diff_trees(store.repository, old, new, paths)
+    old_files = _read_contents(store, target).files
+    differences = diff.diff_trees(store.repository, old_files, latest, paths)
     return [entry.path for entry in differences if entry.status == "A"]
+
+
+def read_paths(safety: Checkpoint) -> list[bytes]:
+    """Return the paths to which the restore after the checkpoint `safety` was limited."""
+    names = safety.state.get("paths", [])
+    return [name if isinstance(name, bytes) else str(name).encode() for name in names]
+
+
+def find_restored(state: Mapping[str, object]) -> str | None:
+    """Return the checkpoint that was restored, from the state of a safety checkpoint."""
+    restored = str(state.get("restored", state.get("before")))  # older ones have no "restored"
+    return restored if ids.is_checkpoint_id(restored) else None
+
+
+def find_reverted_restore(kind: str, target: Checkpoint) -> str | None:
+    """Return the checkpoint whose restore an `undo` or `redo` to `target` reverts."""
+    is_undo_state = target.state.get("step", RESTORE) == UNDO
+    return find_restored(target.state) if is_undo_state == (kind == REDO) else None
 
 
 def list_steps(store: Checkpoints) -> list[UndoStep]:
