@@ -88,7 +88,7 @@ class TestLatest:
             ["restore", "latest"],
             ["diff", "latest"],
             ["remove", "latest"],
-            ["resume"],
+            ["resume", "latest"],
         ):
             assert ckpt(*args, at=other)[::2] == (12, NONE_HERE)
 
@@ -197,6 +197,21 @@ class TestResume:
         assert (done.code, done.err.splitlines()[0]) == (
             20,
             f"resuming {stage.run()} at one: false",
+        )
+
+    @pytest.mark.parametrize("words", [[], ["--no-run"]])
+    def test_without_an_unfinished_run_there_is_nothing_to_resume(
+        self, checkout: Checkout, ckpt: Ckpt, save: Save, words: list[str]
+    ) -> None:
+        save(checkout)
+        assert ckpt("resume", *words, at=checkout) == (
+            12,
+            "",
+            (
+                "error: nothing to resume: no run is unfinished\n"
+                "hint: to put the newest files back here: git ckpt restore latest; to open them in "
+                "a worktree of their own: git ckpt resume latest\n"
+            ),
         )
 
     @pytest.mark.long

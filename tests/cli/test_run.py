@@ -466,7 +466,7 @@ MISTAKES = [
         "give at least 4 characters of an id, or list the checkpoints: git ckpt list",
     ),
     (
-        ("resume", "--fork", "--rewind"),
+        ("resume", "latest", "--fork", "--rewind"),
         12,
         "there are no checkpoints yet",
         "save a checkpoint: git ckpt save",

@@ -69,7 +69,7 @@ def commands_among(found: set[str]) -> set[str]:
         (["log", "-n", "5", "--oneline", "--", "README"], "log"),
         (["ls", "latest"], "files"),
         (["why", "README"], "why"),
-        (["resume"], "resume"),
+        (["resume", "latest"], "resume"),
         (["du"], "du"),
         (["notes"], "doctor"),
     ],

@@ -115,7 +115,10 @@ def _choose_checkpoint(store: Store, *, no_run: bool) -> Checkpoint:
     newest = [store.newest(run.run) for run in unfinished_runs]
     candidates = [checkpoint for checkpoint in newest if _has_pipeline(checkpoint)] or newest
     if not candidates:
-        return _newest_of_driven_run(store) or _find_latest_checkpoint(store)
+        newest_of_run = _newest_of_driven_run(store)
+        if newest_of_run is None:
+            raise _no_run_error(store)
+        return newest_of_run
     if len(candidates) > 1:
         return _ask_for_run(store, candidates)
     (candidate,) = candidates
@@ -168,8 +171,7 @@ def _newest_of_driven_run(store: Store) -> Checkpoint | None:
     return None
 
 
-def _find_latest_checkpoint(store: Store) -> Checkpoint:
-    from gitckpt.store.records import finder
+def _no_run_error(store: Store) -> NotFoundError:
     from gitckpt.store.runs.summary import RESUMABLE
 
     candidates = []
@@ -184,14 +186,10 @@ def _find_latest_checkpoint(store: Store) -> Checkpoint:
     if candidates:
         problem = "all unfinished runs were started in other worktrees"
         hint = "name the run: git ckpt resume RUN; or open the newest files: git ckpt resume latest"
-        raise AmbiguousError(problem, candidates, hint=hint)
-    try:
-        return store.read(store.find(finder.LATEST))
-    except NotFoundError:
-        for run in store.runs():
-            if run.status == COMPLETE and not store.made_elsewhere([run.run]):
-                return store.newest(run.run)  # the caller reports that it is complete
-        raise
+        return AmbiguousError(problem, candidates, hint=hint)
+    hint = "to put the newest files back here: git ckpt restore latest; to open them in a worktree "
+    hint += "of their own: git ckpt resume latest"
+    return NotFoundError("nothing to resume: no run is unfinished", hint=hint)
 
 
 def _require_local_or_trusted(store: Store, target: Checkpoint, *, trust: bool, fork: bool) -> None:
