@@ -102,7 +102,7 @@ class TestRestore:
         back = ckpt("undo", at=checkout)
         swapped = (
             "change  README\nadd     added\\nlater\nadd     gone\ndelete  new dir/new\n"
-            "stage   staged\n"
+            "unstage staged\n"
         )
         assert said(back) == (
             0,

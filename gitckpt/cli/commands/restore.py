@@ -129,7 +129,7 @@ def _print_result(
         terminal.out_json(_result_as_json(result))
     else:
         for change in result.changes:
-            terminal.out(f"{change.kind:6}  {os.fsdecode(change.path)}")
+            terminal.out(f"{change.kind:7} {os.fsdecode(change.path)}")
     if dry_run:
         warn(result.apart)
     warn(result.remarks)

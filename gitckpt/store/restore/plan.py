@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-ADD, CHANGE, DELETE, STAGE, MODE = "add", "change", "delete", "stage", "mode"
+ADD, CHANGE, DELETE, STAGE, UNSTAGE, MODE = "add", "change", "delete", "stage", "unstage", "mode"
 _KINDS = {"A": ADD, "D": DELETE, "M": CHANGE, "T": CHANGE}
 # Keys in a safety checkpoint's state: directories made and modes narrowed by the restore.
 _MADE, _NARROWED = "directories", "modes"
@@ -38,8 +38,8 @@ Side = tuple[Snapshot, str]  # contents of the worktree or a snapshot; its commi
 class PathChange:
     """A change that a restore makes to one path; the path of a directory ends in "/".
 
-    `kind` is "add", "change" or "delete"; or "mode" if only the permission bits change, or "stage"
-    if only the entry in the index changes.
+    `kind` is "add", "change" or "delete"; or "mode" if only the permission bits change, "stage" if
+    only the entry in the index changes, or "unstage" if only that entry goes.
     """
 
     kind: str
@@ -165,6 +165,7 @@ class RestorePlanner:
         self._old_entries = comparison.staged_tree(repository, *current)
         self._new_entries = comparison.staged_tree(repository, *target)
         self._restaged: set[bytes] = set()
+        self._unstaged: set[bytes] = set()  # of these, the ones that leave the index
         self.plan = RestorePlan()
 
     def require_known_paths(self, checkpoint: str) -> None:
@@ -209,7 +210,9 @@ class RestorePlanner:
         staged_paths = self._restaged - paths_of(plan.files) - equal_blobs.keys()
         plan.changes = [PathChange(_KINDS[change.status], change.path) for change in plan.files]
         plan.changes += [PathChange(CHANGE, path) for path in equal_blobs]
-        plan.changes += [PathChange(STAGE, path) for path in staged_paths]
+        unstaged_paths = staged_paths & self._unstaged
+        plan.changes += [PathChange(STAGE, path) for path in staged_paths - unstaged_paths]
+        plan.changes += [PathChange(UNSTAGE, path) for path in unstaged_paths]
         return plan
 
     def _plan_file_changes(self, fileless: Collection[bytes], undone: Collection[bytes]) -> None:
@@ -296,6 +299,8 @@ class RestorePlanner:
         lines = {entry.path: entry.index_info_line for entry in staged}
         deleted_entries = paths_of(staged, "D")
         self._restaged = {*lines, *unmerged_paths}.union(*plan.flags.get(INTENT, ()))
+        remaining = self._select_paths(self._target.flags.get(INTENT, ())).union(after)
+        self._unstaged = self._restaged - remaining - (lines.keys() - deleted_entries)
         for path in sorted(self._restaged):
             plan.index_lines.append(b"0 %s 0\t%s" % (null_oid, path))
             if path in lines:

@@ -330,7 +330,8 @@ class _RestoreTry:
         planner = self._make_planner()
         planner.require_known_paths(self._checkpoint.id)
         plan = planner.plan_changes(self._undone_files, index=self._restores_index)
-        touched_paths = {change.path for change in plan.changes if change.kind != planning.STAGE}
+        index_kinds = planning.STAGE, planning.UNSTAGE
+        touched_paths = {change.path for change in plan.changes if change.kind not in index_kinds}
         to_capture = [*plan.in_the_way, *sorted(touched_paths.intersection(self._captured.lossy))]
         if to_capture:  # the settings omit these files, but the safety checkpoint must hold them
             index.copy_index_from(os.path.join(self._repository.git_dir, "index"))

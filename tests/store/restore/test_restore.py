@@ -91,7 +91,7 @@ class TestAll:
                 ("delete", b"gone"),
                 ("change", b"link"),
             ),
-            *(("delete", b"new dir"), ("add", b"new dir/tool"), ("stage", b"staged")),
+            *(("delete", b"new dir"), ("add", b"new dir/tool"), ("unstage", b"staged")),
         ]
         assert (done.safety, done.remarks) == (nth(2), [])
         assert view(checkout.path) == wanted
@@ -268,9 +268,9 @@ class TestPaths:
         disturb(main_checkout)
         other = view(main_checkout.path)
         done = plain.restore(made, paths or None, index=index)
-        assert {path for kind, path in changes(done) if index or kind != "stage"} == (
-            expected if index else expected - {b"staged"}
-        )
+        assert {
+            path for kind, path in changes(done) if index or kind not in ("stage", "unstage")
+        } == (expected if index else expected - {b"staged"})
         now = view(main_checkout.path)
         for path in wanted["files"].keys() | other["files"].keys():
             assert now["files"].get(path) == (wanted if path in expected else other)["files"].get(
