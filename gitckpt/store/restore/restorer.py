@@ -544,17 +544,18 @@ class _RestoreTry:
         option = "--no-run " if checkpoint.run else ""
         resume = f"git ckpt resume {option}{checkpoint.id[: ids.SHORT]}"
         remarks = self._compare_operations(position, source, resume)
+        if self._paths:  # the user does not expect HEAD to move
+            return remarks
         if position.commit != source.commit:
-            files_of = f"{'these' if self._paths else 'the'} files of {source}"
-            remark = f"HEAD stays at {position}; git status shows {files_of} as changes"
-            return [f"{remark}; to work at that commit: {resume}", *remarks]
+            place = source if source.commit else "the start, without a commit"
+            return [f"HEAD stays at {position}; to work at {place}: {resume}", *remarks]
         if position.branch == source.branch:
             return remarks
         circumstance, advice = "while HEAD was detached", ""
         if source.branch is not None:
             end = "-- " if source.branch.startswith("-") else ""  # fetched: may be any text
             circumstance = f"on {source.branch}"
-            advice = f"; to switch to that branch: git switch {end}{shell_quoted(source.branch)}"
+            advice = f": git switch {end}{shell_quoted(source.branch)}"
         remark = f"the checkpoint was made {circumstance}, at the same commit{advice}"
         return [f"HEAD stays at {position}; {remark}", *remarks]
 

@@ -356,7 +356,7 @@ def test_an_advised_command_runs_no_branch(main_checkout: Checkout, shell: str) 
         made = forked.git_ckpt("save", directory=here.path).out.strip()
         here.git("checkout", "--quiet", "--force", "main")
         said = forked.git_ckpt("restore", made, directory=here.path)
-        command = said.err.partition("to switch to that branch: ")[2].partition("\n")[0]
+        command = said.err.partition("at the same commit: ")[2].partition("\n")[0]
         assert called(command, here.path, shell) == ["switch", branch]
         here.git("checkout", "--quiet", "--force", "main")
     assert not any("owned" in path.name for path in here.path.iterdir())
