@@ -12,7 +12,8 @@ from gitckpt.git.objects.diff import PathDifference, list_paths
 from gitckpt.git.objects.encoding import has_no_dotdot, oid_length
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import index as ignore
-from gitckpt.model.arguments import join_first
+from gitckpt.model import ids
+from gitckpt.model.arguments import closest_word, join_first, quote_path
 from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.model.values import dataclass, field
 from gitckpt.store.restore import byte_exact
@@ -181,9 +182,21 @@ class RestorePlanner:
             known_paths.update(side.flags.get(INTENT, ()), side.directories)
         if absent := [path for path in paths if not any(is_within(e, [path]) for e in known_paths)]:
             names = ", ".join(map(decode_path, absent))
-            hint = f"list its files: git ls-tree -r --name-only {self._target.files[:10]}"
+            hint = f"list its files: git ckpt ls {checkpoint[: ids.SHORT]}"
+            similar_path = self._find_similar_path(absent[0])
+            if similar_path is not None:
+                hint = f"did you mean {quote_path(similar_path)}? {hint}"
             message = f"neither in the worktree nor in checkpoint {checkpoint}: {names}"
             raise NotFoundError(message, hint=hint)
+
+    def _find_similar_path(self, path: bytes) -> bytes | None:
+        paths = [leaf[0] for leaf in diff.list_leaves(self._repository, self._target.files)]
+        name = os.path.basename(path)
+        same_name = (other for other in paths if os.path.basename(other) == name)
+        directory = os.path.dirname(path)
+        neighbors = {decode_path(p): p for p in paths if os.path.dirname(p) == directory}
+        text = closest_word(decode_path(path), neighbors)
+        return next(same_name, None) if text is None else neighbors[text]
 
     def plan_changes(self, undone: Collection[bytes], *, index: bool) -> RestorePlan:
         """Plan the changes of files, and of index entries if `index` is true.

@@ -287,9 +287,12 @@ class TestPaths:
             plain.undo()
         assert view(main_checkout.path) == other
 
-    @pytest.mark.parametrize("path", [b"nowhere", b"*", b"READ"])
+    @pytest.mark.parametrize(
+        ("path", "similar"),
+        [(b"nowhere", ""), (b"*", ""), (b"READ", "README"), (b"docs/README", "README")],
+    )
     def test_a_path_that_nobody_knows(
-        self, plain: Store, main_checkout: Checkout, path: bytes
+        self, plain: Store, main_checkout: Checkout, path: bytes, similar: str
     ) -> None:
         made = plain.save("a-complete", {})
         main_checkout.write("README", "changed\n")
@@ -300,6 +303,8 @@ class TestPaths:
             caught.value.message
             == f"neither in the worktree nor in checkpoint {made.id}: {path.decode()}"
         )
+        suggestion = f"did you mean {similar}? " if similar else ""
+        assert caught.value.hint == f"{suggestion}list its files: git ckpt ls {made.id[:8]}"
         assert main_checkout.fingerprint() == before
 
     def test_a_file_in_the_way_that_is_not_named_stays(
