@@ -661,7 +661,19 @@ class Store:
         except FileNotFoundError:  # deleted: paths are relative to the top
             cwd = []
         options = arguments.as_command_words("options", options)
-        command = [*cwd, "diff", "--no-color", *options, old, new, "--", *map(os.fsdecode, paths)]
+        is_stat = any(option.startswith("--stat") for option in options)  # for people
+        settings = ["-c", "core.quotePath=false"] if is_stat else []
+        command = [
+            *cwd,
+            *settings,
+            "diff",
+            "--no-color",
+            *options,
+            old,
+            new,
+            "--",
+            *map(os.fsdecode, paths),
+        ]
         try:
             return repository.git.run(*command).out
         except GitError as error:

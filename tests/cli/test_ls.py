@@ -69,6 +69,14 @@ def test_a_file_is_printed_byte_for_byte(checkout: Checkout, saved: str) -> None
     assert print_file(checkout, saved, "--", "src") == b"src/app.py\nsrc/lib/\n"
 
 
+def test_a_path_from_here_begins_with_a_dot(ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
+    source = checkout.path / "src"
+    assert ckpt("show", f"{saved}:./app.py", at=source).out == "1\n"
+    assert ckpt("show", f"{saved}:../staged", at=source).out == "only\n"
+    assert ckpt("show", f"{saved}:src/app.py", at=source).out == "1\n"
+    assert ckpt("show", f"{saved}:./src/app.py", at=checkout).out == "1\n"
+
+
 def test_at_a_terminal_a_file_cannot_control_it(
     ckpt: Ckpt, checkout: Checkout, save: Save, monkeypatch: pytest.MonkeyPatch
 ) -> None:

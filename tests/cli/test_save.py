@@ -255,8 +255,30 @@ def test_show_of_clean_and_uncaptured_files(
     save(main_checkout, "--no-worktree")
     assert (
         ckpt("show", at=main_checkout).out.splitlines()[-1]
-        == "files:       not captured: only the commit is recorded"
+        == "files:       those of the commit; other changes were not captured"
     )
+
+
+def test_show_of_a_commit_that_the_hook_recorded(
+    ckpt: Ckpt, main_checkout: Checkout, git_ckpt: Path
+) -> None:
+    assert ckpt("init", at=main_checkout).code == 0
+    main_checkout.commit("by the hook", a="a\n")
+    line = "files:       those of the commit; a hook records no other changes\n"
+    assert ckpt("show", at=main_checkout).out.endswith(line)
+
+
+def test_show_fits_80_columns_and_shows_names_as_they_are(
+    ckpt: Ckpt, save: Save, main_checkout: Checkout
+) -> None:
+    main_checkout.write("/".join(["directory"] * 12), "new\n")
+    main_checkout.write("café", "new\n")
+    main_checkout.write("tab\there", "new\n")
+    save(main_checkout)
+    lines = ckpt("show", at=main_checkout).out.splitlines()
+    assert max(map(len, lines)) <= 80
+    names = [line.split("|")[0].strip() for line in lines if "|" in line]
+    assert names == ["café", ".../" + "/".join(["directory"] * 6), '"tab\\there"']
 
 
 def test_show_of_progress_errors_and_keys_of_a_later_version(
@@ -280,7 +302,7 @@ def test_show_of_progress_errors_and_keys_of_a_later_version(
         "progress:    phase 2 of 5, 5 of 35 tasks, design",
         "error:       first",
         "error:       second",
-        "files:       not captured: only the commit is recorded",
+        "files:       those of the commit; other changes were not captured",
     ]
     assert json.loads(ckpt("show", "1111", "--json", at=main_checkout).out)["colour"] == "blue"
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from gitckpt.store.records.labels import Labels
     from gitckpt.store.store import Store
 
+_INDENT = "    "  # of the changed files
+_WIDTH_IN_A_PIPE, _NARROWEST_STAT = 80, 20  # columns
 _TYPE_TEXTS = {"null": "null", "bytes": "bytes, in base64", "integer": "an integer"}
 
 
@@ -41,7 +43,7 @@ def show_checkpoint(
     """Show the commit, files and state of a checkpoint, or print one of its files.
 
     A file is printed byte for byte, and a directory is listed. In ID:PATH, the path is relative to
-    the top of the worktree.
+    the top of the worktree, or with ./ to this directory.
     """
     problem = "--json, --raw and --state exclude each other"
     options.refuse_if(as_json + raw + state > 1, problem, "give only one of them")
@@ -55,7 +57,9 @@ def show_checkpoint(
         found = store.find_path(address) if has_path else (store.find(address), None)
         checkpoint_id, inner_path = found
         top_paths = [options.path_from_top(store.worktree, path) for path in paths or ()]
-        if inner_path is not None:
+        if inner_path is not None and inner_path.startswith(("./", "../")):  # as in git
+            top_paths.insert(0, options.path_from_top(store.worktree, inner_path))
+        elif inner_path is not None:
             top_paths.insert(0, os.path.normpath(os.fsencode(inner_path or ".")))
         if top_paths:
             try:
@@ -201,7 +205,11 @@ def _progress_text(checkpoint: Checkpoint) -> str | None:
 def _print_files(store: Store, checkpoint: Checkpoint) -> None:
     worktree = checkpoint.worktree
     if worktree is None:
-        _print_field("files", "not captured: only the commit is recorded")
+        is_of_hook = checkpoint.trigger in ("post-commit", "post-merge")
+        reason = (
+            "a hook records no other changes" if is_of_hook else "other changes were not captured"
+        )
+        _print_field("files", f"those of the commit; {reason}")
         return
     for submodule in worktree.submodules:
         position = f"at {submodule.git_sha[:10]}" if submodule.git_sha else "on an unborn branch"
@@ -231,10 +239,12 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
 def _print_diff_stat(store: Store, checkpoint: Checkpoint) -> bool:
     """Print the files' changes since the commit; return False if git cannot compare."""
     try:
-        diff_options = ["--stat=100", "--no-ext-diff", "--no-relative"]
+        width = terminal.columns() if terminal.is_terminal() else _WIDTH_IN_A_PIPE
+        stat_width = max(width - len(_INDENT), _NARROWEST_STAT)
+        diff_options = [f"--stat={stat_width}", "--no-ext-diff", "--no-relative"]
         stat_text = store.diff_commit(checkpoint, options=diff_options).decode("utf-8", "replace")
         for line in stat_text.rstrip("\n").split("\n"):
-            terminal.out("    ", terminal.stat_text(line))
+            terminal.out(_INDENT, terminal.stat_text(line))
         return True
     except WorktreeError as error:
         can_restore = checkpoint.tree is not None and checkpoint.git_sha in error.message
