@@ -164,6 +164,10 @@ def _field_line(history: History, label: str, value: str) -> Line:
             started = max(times.now() - history.summary.started, 0) / times.MICRO
             rest = f" for {duration_text(started)}"
         return terminal.joined(_label(label), terminal.status_text(status), rest)
+    lease = history.summary.lease
+    if lease is not None and value == lease.sentence():
+        age = max(times.now() - times.parse_timestamp(lease.renewed), times.MICRO)
+        value = f"{value.removesuffix(f'at {lease.renewed}')}{times.age_text(age)} ago"
     return terminal.joined(_label(label), value)
 
 
