@@ -134,7 +134,9 @@ def drive_pipeline(run_pipeline: Callable[[TerminalObserver], Outcome]) -> int:
             pause_text = f"at phase {outcome.after}, which asks to be tried again later"
         observer.remark(f"paused {pause_text}; to continue: git ckpt resume {outcome.run}")
         return PhaseFailed.exit_code if is_deferred else 0
-    observer.remark(f"run {outcome.run} is complete{' already' if outcome.was_complete else ''}")
+    already = " already" if outcome.was_complete else ""
+    merge = f"; to bring its work here: {outcome.merge_command}" if outcome.merge_command else ""
+    observer.remark(f"run {outcome.run} is complete{already}{merge}")
     if outcome.removed:
         observer.remark("the run's worktree is removed: all its commits were pushed")
     elif outcome.stays:

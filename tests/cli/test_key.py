@@ -26,7 +26,11 @@ class TestRun:
         assert again == (
             0,
             "STAMP-ci\n",
-            "run STAMP-ci is complete already\nthe run's worktree: TOP/.ckpt/worktrees/STAMP-ci\n",
+            (
+                "run STAMP-ci is complete already; to bring its work here: git ckpt diff "
+                "--binary SHORT STAMP-ci | git apply\n"
+                "the run's worktree: TOP/.ckpt/worktrees/STAMP-ci\n"
+            ),
         )
         assert stage.run() == run
 

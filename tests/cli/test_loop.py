@@ -139,7 +139,10 @@ def test_what_is_shown(stage: Stage, plan: Path) -> None:
         "[loop] tests: echo tested; [ -e works ]",
         "tested",
         "      implementation: complete after 0.0s",
-        "run STAMP-the-plan is complete",
+        (
+            "run STAMP-the-plan is complete; to bring its work here: git ckpt diff --binary SHORT "
+            "STAMP-the-plan | git apply"
+        ),
     ]
     run = stage.run()
     assert (stage.worktree(run) / "docs/The plan.md").read_text() == PLAN

@@ -64,6 +64,7 @@ def test_a_task_that_is_approved_in_the_second_cycle(pair: Pair) -> None:
     done = pair.review("--lint", "true", "--filter", "two=grep -q . a", "--max-budget", "5")
     run = pair.stage.run()
     assert (done.code, done.out) == (0, f"{run}\n")
+    commit = pair.stage.checkout.git("-C", str(pair.stage.worktree(run)), "rev-parse", "HEAD")
     assert normal(done.err, pair.stage) == (
         "[1/1] review\n[review] cycle 1 of 3\n[review] cycle 1: the coder is at work\n→ Write: a\n"
         "did one\n"
@@ -73,7 +74,8 @@ def test_a_task_that_is_approved_in_the_second_cycle(pair: Pair) -> None:
         "[review] cycle 2: the coder is at work\n"
         "→ Write: a\ndid two\n[review] cycle 2: the reviewer is at work\nAPPROVED: fine\n"
         "[review] cycle 2: approved\n"
-        "      review: complete after 0.0s\nrun STAMP-say-two is complete\n"
+        "      review: complete after 0.0s\n"
+        f"run STAMP-say-two is complete; to bring its work here: git merge {commit[:8]}\n"
         "the run's worktree: TOP/.ckpt/worktrees/STAMP-say-two\n"
     )
     worktree = pair.stage.worktree(run)

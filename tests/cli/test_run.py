@@ -56,6 +56,36 @@ class TestRun:
             ),
         )
 
+    def test_names_the_files_that_are_not_in_it(self, stage: Stage) -> None:
+        stage.pipeline("one: true", top="inputs = { plan = '' }\nfiles = ['plan']")
+        stage.checkout.write("dir/plan.md", "copied\n")
+        clean = stage.ckpt("run", "ci", "-i", "plan=dir/plan.md")
+        assert (clean.code, clean.err.splitlines()[0]) == (0, "[1/1] one")
+        head = stage.checkout.git("rev-parse", "HEAD")
+        stage.checkout.write("README", "changed\n")
+        for name in ("dir/a", "dir/b", "dir/c"):
+            stage.checkout.write(name, "new\n")
+        done = stage.ckpt("run", "ci", "-i", "plan=dir/plan.md")
+        assert done.err.splitlines()[0] == (
+            f"warning: the run starts from commit {head[:8]}, without 4 uncommitted files (README, "
+            "dir/a, dir/b and 1 more); to include them, commit them first"
+        )
+
+    @pytest.mark.parametrize("is_committed", [True, False])
+    def test_names_the_command_that_brings_its_work_here(
+        self, stage: Stage, is_committed: bool
+    ) -> None:
+        commit = "git add b; git commit --quiet --message b" if is_committed else "git add b"
+        stage.pipeline("one: git switch --quiet --create topic", f"two: touch b; {commit}")
+        done = stage.ckpt("run", "ci")
+        line = next(line for line in done.err.splitlines() if " is complete; " in line)
+        command = line.partition("to bring its work here: ")[2]
+        assert command.startswith("git merge topic" if is_committed else "git ckpt diff --binary ")
+        command = command.replace("git ckpt", f"{sys.executable} -m gitckpt")
+        subprocess.run(["sh", "-ec", command], cwd=stage.checkout.path, env=stage.env, check=True)
+        assert (stage.checkout.path / "b").exists()
+        assert (stage.checkout.path / "gitckpt.toml").exists()
+
     def test_quiet(self, stage: Stage) -> None:
         stage.pipeline("one: echo out", "two: true")
         assert told(stage.ckpt("--quiet", "run", "ci"), stage) == (0, "STAMP-ci\n", "out\n")
@@ -70,7 +100,8 @@ class TestRun:
                 "first\nwhy\n"
                 "      one: failed after 0.0s\n"
                 "error: phase 'one' failed: exit code 3: why\n"
-                "hint: see more: git ckpt status STAMP-ci; to continue: git ckpt resume STAMP-ci\n"
+                "hint: see more: git ckpt status STAMP-ci; to continue, edit the files in "
+                "TOP/.ckpt/worktrees/STAMP-ci, then: git ckpt resume STAMP-ci\n"
             ),
         )
 

@@ -256,6 +256,7 @@ def normal(text: str, stage: Stage) -> str:
     )
     text = re.sub(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", "TIME", text)
     text = re.sub(r"\b\d+s ago", "0s ago", text)
+    text = re.sub(r"(--binary) [0-9a-f]{8}\b", r"\1 SHORT", text)
     return re.sub(r"\b\d+\.\d+s\b|(?<=after )(?:\d+m)?\d+s\b", "0.0s", text)
 
 

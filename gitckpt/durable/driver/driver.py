@@ -368,7 +368,8 @@ def hint_after_failure(error: PhaseFailed, run: Run) -> str:
         return f"solve the problem, then: {resume} --from {shell_quoted(run.last_attempt.phase)}"
     if isinstance(error, attempts.Cancelled):
         return f"to continue: {resume}"
-    return f"see more: git ckpt status {run.id}; to continue: {resume}"
+    edit = f"edit the files in {run.path}, then: {resume}"
+    return f"see more: git ckpt status {run.id}; to continue, {edit}"
 
 
 def require_valid_observer(observer: Observer | None) -> Observer:

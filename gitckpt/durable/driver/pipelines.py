@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
@@ -16,7 +17,7 @@ from gitckpt.durable.run.attempts import PhaseFailed, RunSession
 from gitckpt.durable.run.opener import OpenRunOptions, release_lease_of_complete_run, reopen_run
 from gitckpt.durable.run.run import Run, make_unwritten_error, session_of
 from gitckpt.model import ids, runstate, times
-from gitckpt.model.arguments import require_text
+from gitckpt.model.arguments import join_first, quote_path, require_text
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import CkptError, RunExists, UsageError
 from gitckpt.model.values import dataclass, replace
@@ -27,6 +28,7 @@ from gitckpt.store.runs import trust as trusting
 from gitckpt.store.store import Store, checkpoints_of_store
 
 COMPLETE, PAUSED, DEFERRED = "complete", "paused", "deferred"
+_MAX_NAMED = 3  # uncommitted files that a warning names
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Outcome:
     removed: bool = False  # the worktree was removed because all its commits are pushed
     stays: str | None = None  # why the worktree could not be removed, if it should have been
     was_complete: bool = False  # the run was complete before the call
+    merge_command: str | None = None  # that brings the run's work into another worktree
 
 
 class Pipelines:
@@ -127,6 +130,7 @@ class Pipelines:
                 return self._report_already_complete(error.run, definition)
             return self.resume(error.run, **options)
         preview.given.warn_of_masked_secrets(self._store, self._observer.warn)
+        self._warn_of_uncommitted_files(first_checkpoint.git_sha, preview.given)
         run = self._open_run(str(first_checkpoint.run), options, {})
         return self._drive_run(run, definition, preview.skipped)
 
@@ -294,9 +298,26 @@ class Pipelines:
         is_clean = snapshot is not None and not snapshot.dirty
         keeps_worktree = path is None or definition.worktree != REMOVE_WHEN_PUSHED
         if keeps_worktree or not is_clean or not worktree.is_run_pushed(self._store, run):
-            return Outcome(run, COMPLETE, path)
+            command = summary.merge_command(self._store, run)
+            return Outcome(run, COMPLETE, path, merge_command=command)
         reason = worktree.remove_worktree(self._store, run)
         return Outcome(run, COMPLETE, path if reason else None, removed=not reason, stays=reason)
+
+    def _warn_of_uncommitted_files(self, commit: str, run_inputs: launch.RunInputs) -> None:
+        repository = self._store.repository
+        if repository.worktree is None:
+            return
+        command = ("--no-optional-locks", "status", "--porcelain", "-z", "--no-renames")
+        options = ("--untracked-files=all", "--ignore-submodules=dirty")
+        entries = repository.git.run(*command, *options).out.split(b"\0")[:-1]
+        used = {run_inputs.inputs[name] for name in run_inputs.contents}  # the run has copies
+        used.add(os.path.relpath(self._config_path(), repository.worktree))
+        paths = [quote_path(entry[3:]) for entry in entries]
+        if paths := [path for path in paths if path not in used]:
+            files = f"{len(paths)} uncommitted file{'s' if len(paths) > 1 else ''}"
+            start = f"the run starts from commit {commit[: ids.SHORT]}, without {files}"
+            names = join_first(paths, _MAX_NAMED)
+            self._observer.warn(f"{start} ({names}); to include them, commit them first")
 
     def _expire_old_runs(self, definition: PipelineDefinition) -> None:
         # Only warn about a failure to remove old runs: the run that just ended did not fail.

@@ -9,6 +9,7 @@ from functools import partial
 
 from gitckpt.git.worktree import administration
 from gitckpt.model import codec, ids, phase, runstate, times
+from gitckpt.model.arguments import shell_quoted
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, PHASE, RESCUE, SAFETY, STEP, WITHIN
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError
 from gitckpt.model.phase import NOT_PHASES, REWOUND, split_label
@@ -323,6 +324,18 @@ class History:
     unwritten: list[str]  # one sentence for each checkpoint that could not be written
     newest: Checkpoint  # with the state
     last_line: str = ""  # of the output of the phase that is in progress
+
+
+def merge_command(store: Checkpoints, run: str) -> str | None:
+    """Return the command that brings a run's work into another worktree, if it has any."""
+    newest = store.heads.read(run)
+    first = heads.list_run_checkpoints(store.index, store.repository, run)[-1]
+    if newest.worktree is not None and newest.worktree.dirty:
+        # A restore would delete files that only the other worktree has.
+        return f"git ckpt diff --binary {first.id[: ids.SHORT]} {run} | git apply"
+    if newest.git_sha == first.git_sha:
+        return None
+    return f"git merge {shell_quoted(newest.branch or newest.git_sha[: ids.SHORT])}"
 
 
 def read_history(store: Checkpoints, run: str) -> History:

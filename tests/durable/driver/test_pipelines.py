@@ -119,10 +119,11 @@ class TestARun:
         define("exit 3")
         with pytest.raises(PhaseFailed) as caught:
             Pipelines(plain).run("ci")
-        run = plain.runs()[0].run
-        assert (
-            caught.value.hint
-            == f"see more: git ckpt status {run}; to continue: git ckpt resume {run}"
+        (info,) = plain.runs()
+        run = info.run
+        assert caught.value.hint == (
+            f"see more: git ckpt status {run}; to continue, edit the files in {info.path}, "
+            f"then: git ckpt resume {run}"
         )
         define("true")
         with pytest.raises(CkptError, match="has changed since its start: phase 'one': run"):
