@@ -208,8 +208,8 @@ def test_an_ambiguous_id_is_12_and_lists_the_candidates(
 
 
 def test_nothing_there_yet_is_12(ckpt: Ckpt, main_checkout: Checkout) -> None:
-    for command in ("show", "resume"):
-        assert ckpt(command, at=main_checkout) == Outcome(
+    for words in (["show"], ["resume", "latest"]):
+        assert ckpt(*words, at=main_checkout) == Outcome(
             12, "", "error: there are no checkpoints yet\nhint: save a checkpoint: git ckpt save\n"
         )
 
@@ -394,7 +394,7 @@ def test_a_place_that_is_taken_is_14_and_stays_as_it_is(
         14,
         "",
         f"error: {place} exists and is not the worktree of {made}\n"
-        "hint: move that away, or choose another directory: git ckpt resume --into DIR\n",
+        "hint: move that away, or choose another directory: git ckpt resume ID --into DIR\n",
     )
     assert checkout.fingerprint() == before
     assert sorted(place.rglob("*")) == there

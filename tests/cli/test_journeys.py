@@ -126,7 +126,7 @@ def test_uncommitted_work_comes_back_after_the_worktree_was_wrecked(
     id_ = saved.out.strip()
     checkout.git("reset", "--quiet", "--hard", "HEAD~1")
     checkout.git("clean", "--quiet", "-d", "-x", "--force")
-    done = ckpt("resume", at=checkout)
+    done = ckpt("resume", "latest", at=checkout)
     place = place_of(checkout, id_)
     assert done == Outcome(
         0,
@@ -259,9 +259,14 @@ def test_from_a_subdirectory_everything_is_as_at_the_top(ckpt: Ckpt, checkout: C
     )
     for args in (["list"], ["show"], ["diff", "HEAD"]):
         assert ckpt(*args, at=checkout.path / "sub") == ckpt(*args, at=checkout)
-    assert ckpt("-q", "resume", at=checkout.path / "sub").out == f"{place_of(checkout, id_)}\n"
+    assert (
+        ckpt("-q", "resume", "latest", at=checkout.path / "sub").out
+        == f"{place_of(checkout, id_)}\n"
+    )
     assert (place_of(checkout, id_) / "sub/dir/file").read_text() == "text\n"
-    relative = ckpt("-q", "resume", "--into", "../../../elsewhere", at=checkout.path / "sub/dir")
+    relative = ckpt(
+        "-q", "resume", "latest", "--into", "../../../elsewhere", at=checkout.path / "sub/dir"
+    )
     assert relative.out == f"{checkout.path.parent}/elsewhere\n"
 
 
@@ -300,7 +305,7 @@ def test_the_environment_of_a_hook_does_not_lead_astray(checkout: Checkout, git_
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(
         "#!/bin/sh\necho new > new\n"
-        "git ckpt --quiet save > ../saved && git ckpt --quiet resume > ../place\n"
+        "git ckpt --quiet save > ../saved && git ckpt --quiet resume latest > ../place\n"
     )
     hook.chmod(0o755)
     checkout.write("README", "staged\n")
@@ -339,17 +344,17 @@ def test_a_bare_repository(
         ),
     )
     assert ckpt("diff", id_, id_, at=bare) == Outcome(0, "", "")
-    assert ckpt("resume", at=bare) == Outcome(
+    assert ckpt("resume", "latest", at=bare) == Outcome(
         14,
         "",
         f"error: no directory for worktrees: {bare.path} is bare\n"
         "hint: choose a directory: git config ckpt.worktreeDir DIR, or git ckpt "
-        "resume --into DIR\n",
+        "resume ID --into DIR\n",
     )
-    assert ckpt("resume", "--into", "../there", at=bare).out == f"{tmp_path}/there\n"
+    assert ckpt("resume", "latest", "--into", "../there", at=bare).out == f"{tmp_path}/there\n"
     assert files_of(tmp_path / "there") == {"README": b"hello\n"}
     bare.git("config", "ckpt.worktreeDir", "../others")
-    assert ckpt("-q", "resume", at=bare) == Outcome(0, f"{tmp_path}/others/{id_}\n", "")
+    assert ckpt("-q", "resume", "latest", at=bare) == Outcome(0, f"{tmp_path}/others/{id_}\n", "")
     assert ckpt("init", "--hooks", "files", at=bare).code == 0
     assert ckpt("doctor", at=bare).out.splitlines()[-1] == "nothing is wrong"
     assert ckpt("uninit", at=bare).code == 0
@@ -368,7 +373,7 @@ def test_an_unborn_branch(ckpt: Ckpt, make_checkout: Callable[..., Checkout]) ->
     assert "commit:      none yet\n" in ckpt("show", at=unborn).out
     (unborn.path / "first thoughts").unlink()
     place = place_of(unborn, id_)
-    assert ckpt("resume", at=unborn).out == f"{place}\n"
+    assert ckpt("resume", "latest", at=unborn).out == f"{place}\n"
     assert files_of(place) == {"first thoughts": b"text\n"}
     assert Checkout(place).git("status", "--porcelain") == '?? "first thoughts"'
     assert (
@@ -392,7 +397,7 @@ def test_a_repository_with_sha256(ckpt: Ckpt, make_checkout: Callable[..., Check
     saved = ckpt("save", "--state", "-", at=checkout, stdin='{"a": 1}')
     id_ = saved.out.strip()
     assert len(ckpt("list", at=checkout).out.split("\t")[4]) == 64
-    assert ckpt("resume", at=checkout).out == f"{place_of(checkout, id_)}\n"
+    assert ckpt("resume", "latest", at=checkout).out == f"{place_of(checkout, id_)}\n"
     assert files_of(place_of(checkout, id_))["README"] == b"dirty\n"
     assert ckpt("diff", "latest", at=checkout).out == ""
     report = json.loads(ckpt("doctor", "--json", at=checkout).out)
@@ -427,13 +432,13 @@ def test_a_worktree_that_was_deleted_by_hand_is_made_again(
     id_ = save(checkout)
     place = place_of(checkout, id_)
     for _ in range(2):
-        assert ckpt("-q", "resume", at=checkout) == Outcome(0, f"{place}\n", "")
+        assert ckpt("-q", "resume", "latest", at=checkout) == Outcome(0, f"{place}\n", "")
         assert files_of(place)["README"] == b"dirty\n"
         shutil.rmtree(place)
-    assert ckpt("-q", "resume", at=checkout).code == 0
+    assert ckpt("-q", "resume", "latest", at=checkout).code == 0
     checkout.git("worktree", "remove", "-f", "-f", str(place))
     assert not place.exists(), "the way out that the help names"
-    assert ckpt("-q", "resume", at=checkout).code == 0
+    assert ckpt("-q", "resume", "latest", at=checkout).code == 0
 
 
 def test_the_whole_through_processes(spawn: Spawn, checkout: Checkout) -> None:

@@ -94,7 +94,7 @@ def test_what_is_not_there(ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
             f"error: checkpoint {saved[:8]} has no file 'nowhere'\n"
             "hint: find it: git ckpt why nowhere\n"
         )
-    assert ckpt("show", f"{saved}:../x").code == 12
+    assert ckpt("show", f"{saved}:../x").code == 2  # outside
     assert ckpt("show", "missing:x").code == 12
     assert ckpt("show", saved, "second").code == 2
     assert ckpt("show", saved, "--json", "--", "link").code == 2

@@ -255,7 +255,7 @@ def test_a_full_disk_leaves_everything_whole(ckpt: Ckpt, full_disk: Checkout, sa
                 file.write(b"\0" * 4096)
         except OSError:
             pass
-    for args in (["save"], ["save", "--no-worktree"], ["init"], ["resume"]):
+    for args in (["save"], ["save", "--no-worktree"], ["init"], ["resume", "latest"]):
         done = ckpt(*args, at=full_disk)
         assert done.code in (1, 10, 14), args
         assert done.out == "", args
@@ -277,7 +277,7 @@ def test_a_private_directory_that_a_full_disk_left_without_its_gitignore_is_mend
 ) -> None:
     save(main_checkout)
     main_checkout.write(".ckpt/.gitignore", "")
-    assert ckpt("resume", at=main_checkout).code == 0
+    assert ckpt("resume", "latest", at=main_checkout).code == 0
     assert main_checkout.git("status", "--porcelain") == ""
 
 

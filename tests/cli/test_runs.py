@@ -452,7 +452,8 @@ class TestResume:
             (
                 "resuming STAMP-ci at two: [ -e ok ]\n[2/2] two (attempt 2)\n"
                 "      two: complete after 0.0s\n"
-                "run STAMP-ci is complete\nthe run's worktree: TOP/.ckpt/worktrees/STAMP-ci\n"
+                "run STAMP-ci is complete; to bring its work here: git ckpt diff --binary SHORT "
+                "STAMP-ci | git apply\nthe run's worktree: TOP/.ckpt/worktrees/STAMP-ci\n"
             ),
         )
 

@@ -253,9 +253,13 @@ def test_a_path_with_escape_sequences_is_harmless_on_a_terminal_and_exact_in_a_p
     with Store.open(main_checkout.path) as store:
         store.record("plan-complete", {})
     place = os.fsdecode(os.fsencode(tmp_path / "a\x1b[31m\n") + b"\xff")
-    _, said = on_terminal("--quiet", "resume", "--into", place, at=main_checkout)
+    _, said = on_terminal("--quiet", "resume", "latest", "--into", place, at=main_checkout)
     assert said == f"{tmp_path}/a\\x1b[31m\\n\\u{{dcff}}\n"
-    assert spawn("--quiet", "resume", "--into", place, at=main_checkout) == (0, f"{place}\n", "")
+    assert spawn("--quiet", "resume", "latest", "--into", place, at=main_checkout) == (
+        0,
+        f"{place}\n",
+        "",
+    )
 
 
 def test_expire_is_a_table(busy: Checkout) -> None:

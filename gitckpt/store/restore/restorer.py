@@ -315,7 +315,7 @@ class _RestoreTry:
     def list_edited_files(
         self, changes: Sequence[PathChange], files: str | None, paths: Sequence[bytes]
     ) -> list[bytes]:
-        """Return the changed files that differed from the tree `files`, or are outside `paths`."""
+        """Return changed files that differed from tree `files` or are outside `paths`."""
         if files is None:
             return []
         differences = diff.diff_trees(self._repository, files, self._current.files)

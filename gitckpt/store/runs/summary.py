@@ -327,7 +327,7 @@ class History:
 
 
 def merge_command(store: Checkpoints, run: str) -> str | None:
-    """Return the command that brings a run's work into another worktree, if it has any."""
+    """Return the command that brings a run's work into another worktree, if any."""
     newest = store.heads.read(run)
     first = heads.list_run_checkpoints(store.index, store.repository, run)[-1]
     if newest.worktree is not None and newest.worktree.dirty:

@@ -108,7 +108,7 @@ class WorktreeOpener:
         try:
             private_dirs.make_private_directory(root)
         except OSError as error:
-            hint = "choose another directory: git ckpt resume --into DIR"
+            hint = "choose another directory: git ckpt resume ID --into DIR"
             raise WorktreeError(f"cannot make {root}: {error.strerror}", hint=hint) from None
         temporary_path = ownership.temporary_path(repository, path)
         with private_dirs.hold_directory_open(root), temporary_path as new_path:
@@ -275,7 +275,9 @@ def worktrees_dir(repository: Repository, configured: str | None) -> str:
     if main_worktree is None:
         values = config.read_settings(repository, r"^core\.bare$").get("core.bare", ["false"])
         reason = "is bare" if config.is_true(values[-1]) else "does not name its main worktree"
-        hint = "choose a directory: git config ckpt.worktreeDir DIR, or git ckpt resume --into DIR"
+        hint = (
+            "choose a directory: git config ckpt.worktreeDir DIR, or git ckpt resume ID --into DIR"
+        )
         message = f"no directory for worktrees: {repository.common_dir} {reason}"
         raise WorktreeError(message, hint=hint)
     return os.path.join(main_worktree, private_dirs.PRIVATE, "worktrees")

@@ -180,7 +180,7 @@ def _choose_use_or_adopt(situation: ResumeFacts, state: PathState) -> str:
         return USE
     into_command = "choose another directory: git ckpt resume"
     message = f"{path} exists and is not the worktree of {name}"
-    hint = f"move that away, or {into_command} --into DIR"
+    hint = f"move that away, or {into_command} ID --into DIR"
     made_by_gitckpt = owner is None and any(
         entry.real == state.real and entry.is_locked_by_gitckpt for entry in situation.registrations
     )

@@ -180,9 +180,8 @@ class TestWhere:
         made = store.record("a-complete", {})
         error = refused(store, made)
         assert error.message == f"no directory for worktrees: {tmp_path / 'bare'} is bare"
-        assert (
-            error.hint
-            == "choose a directory: git config ckpt.worktreeDir DIR, or git ckpt resume --into DIR"
+        assert error.hint == (
+            "choose a directory: git config ckpt.worktreeDir DIR, or git ckpt resume ID --into DIR"
         )
         opened = store.resume(made, str(tmp_path / "here"))
         assert (Path(opened.path) / "README").read_text() == "hello\n"
@@ -381,7 +380,8 @@ class TestWhatIsThereAlready:
         error = refused(plain, made, place)
         assert error.message == f"{place} exists and is not the worktree of {made.id}"
         assert (
-            error.hint == "move that away, or choose another directory: git ckpt resume --into DIR"
+            error.hint
+            == "move that away, or choose another directory: git ckpt resume ID --into DIR"
         )
         assert (
             main_checkout.fingerprint(),

@@ -199,7 +199,7 @@ PLANS = {
     ),
 }
 
-IN_THE_WAY = "move that away, or choose another directory: git ckpt resume --into DIR"
+IN_THE_WAY = "move that away, or choose another directory: git ckpt resume ID --into DIR"
 REFUSALS = {
     "no directory for worktrees": (
         ResumeFacts(OWNER, no_default=("/p/.git is bare", "say where")),
