@@ -201,7 +201,7 @@ def shared_out(items: list[pytest.Item]) -> tuple[set[pytest.Item], set[pytest.I
     `long` runs the case that differs from it most, so that each place and each adapter is covered.
     If a test is marked `long`, that lane runs one case of each group. Of a grid marked `sampled`,
     the lane `test` runs every n-th case, and the lane `long` runs the others; of equivalent ones
-    again every n-th.
+    again every n-th. Of a grid marked `long` as well, the lane `long` runs every n-th case alone.
     """
     later: set[pytest.Item] = set()
     never = {item for item in items if is_spare(item)}
@@ -228,7 +228,7 @@ def shared_out(items: list[pytest.Item]) -> tuple[set[pytest.Item], set[pytest.I
         if marker is not None and item not in never:
             key = (item.nodeid.partition("[")[0], item in second)
             if seen[key] % marker.args[0]:
-                (never if item in second else later).add(item)
+                (never if item in second or is_long(item) else later).add(item)
             seen[key] += 1
     return later, never
 
@@ -236,9 +236,15 @@ def shared_out(items: list[pytest.Item]) -> tuple[set[pytest.Item], set[pytest.I
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Select the tests of the lane and the shard, and put the marked ones first.
 
-    A long test that begins last would keep one worker busy while the others are idle.
+    A long test that begins last would keep one worker busy while the others are idle. Of real
+    clients, the unmarked tests are the longest: they run with the slow clients as well.
     """
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    items.sort(
+        key=lambda item: (
+            (item.get_closest_marker("long") is None)
+            != (item.get_closest_marker("client") is not None)
+        )
+    )
     lane, (number, count) = config.getoption("--lane"), config.getoption("--shard") or (1, 1)
     later, never = shared_out(items)
     lanes = [

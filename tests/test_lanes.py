@@ -88,6 +88,11 @@ def test_grid(case): ...
 @pytest.mark.parametrize("case", range(8))
 def test_grid_of_places(checkout, adapter, case): ...
 
+@pytest.mark.long
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("case", range(8))
+def test_grid_that_takes_long(case): ...
+
 @given(strategies.integers())
 def test_property(number): print(settings().max_examples, "examples", MANY, "of 300")
 """
@@ -182,8 +187,8 @@ def _real_clients_are_driven_only_where_somebody_asks_for_it(found: Lanes) -> No
         for lane, names in found.items()
     }
     assert (real["test"], real["long"]) == ([], [])
-    assert real["clients"] == ["test_reals[quick]", "test_real"]
-    assert real["all"] == ["test_reals[quick]", "test_reals[slow]", "test_real"]
+    assert real["clients"] == ["test_real", "test_reals[quick]"]
+    assert real["all"] == ["test_real", "test_reals[quick]", "test_reals[slow]"]
     assert real["clients"] == found["clients"]
 
 
@@ -240,6 +245,8 @@ def _of_a_grid_some_cases_stand_for_all(found: Lanes) -> None:
     assert [len(names) for names in placed] == [3, 5 + 3, 32]
     cases = [name.rpartition("-")[2] for names in placed[:2] for name in names]
     assert {*cases} == {f"{case}]" for case in range(8)}
+    long = [name for name in found["long"] if name.startswith("test_grid_that_takes_long")]
+    assert [name.rpartition("[")[2] for name in long] == ["0]", "3]", "6]"]
 
 
 @pytest.mark.long

@@ -75,6 +75,7 @@ def _break(checkout: Checkout, how: Callable[[Checkout], object]) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", BROKEN)
 def test_work_is_saved_and_comes_back(project: Checkout, ckpt: Ckpt, kind: str) -> None:
     how, said = BROKEN[kind]

@@ -117,6 +117,7 @@ KILLS = 6
 """How often each random test kills a driver; `--long`: over 3,000 in all."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(1))
 @pytest.mark.parametrize("nest", ["reset", "reset linked", "keep", "reset hooks"], indirect=True)
 def test_a_driver_that_is_killed_at_random_moments(

@@ -105,6 +105,7 @@ def test_loop_kill_and_resume(desk: Bench) -> None:
     assert bool(memory["session"]) is kit.has_sessions
 
 
+@pytest.mark.long(but=QUICK)
 def test_review(desk: Bench) -> None:
     """The coder writes a file, and the reviewer approves it."""
     kit, models = desk.kit, desk.models

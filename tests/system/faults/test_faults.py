@@ -33,6 +33,7 @@ def trial(make_directory: MakeDirectory) -> Trial:
 
 
 @pytest.mark.long
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", FAULTS)
 def test_nothing_is_wrong_after_a_fault(trial: Trial, name: str) -> None:
     fault = FAULTS[name]
@@ -179,7 +180,7 @@ LATER = ("a hook", "litter", "a directory of ours")
 BRIEFLY = [f"{name}, briefly" for name in PLANTED if name not in LATER]
 
 
-@pytest.mark.long(spare=BRIEFLY[1::2])
+@pytest.mark.long(spare=BRIEFLY)
 @pytest.mark.parametrize("name", [*PLANTED, *BRIEFLY])
 def test_what_is_planted_is_found(trial: Trial, name: str) -> None:
     name, _, is_brief = name.partition(", ")

@@ -53,6 +53,7 @@ def copies(main_checkout: Checkout, tmp_path: Path) -> Copies:
     return Copies(main_checkout, tmp_path / "copy")
 
 
+@pytest.mark.sampled(2)
 @each_share
 @pytest.mark.parametrize("event", ["UserPromptSubmit", "PreToolUse", "Stop"])
 def test_a_hook_may_be_killed_at_every_write(
@@ -82,6 +83,7 @@ def test_a_hook_may_be_killed_at_every_write(
             return
 
 
+@pytest.mark.sampled(2)
 @each_share
 def test_a_guard_may_be_killed_at_every_write(
     main_checkout: Checkout, copies: Copies, killer: Killer, share: int
@@ -104,7 +106,7 @@ def test_a_guard_may_be_killed_at_every_write(
             return
 
 
-@pytest.mark.long(spare=["1", "3"])
+@pytest.mark.sampled(2)
 @each_share
 def test_watch_may_be_killed_at_every_write(
     main_checkout: Checkout, copies: Copies, killer: Killer, share: int

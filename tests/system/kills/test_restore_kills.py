@@ -74,6 +74,7 @@ def seen(here: Checkout) -> dict[str, object]:
 class TestAKillAtEveryGitCall:
     """A killed restore is completed in every other copy, and undone in all of them."""
 
+    @pytest.mark.sampled(2)
     @each_share
     def test_of_a_restore(
         self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int
@@ -102,6 +103,7 @@ class TestAKillAtEveryGitCall:
                 return
 
     @pytest.mark.long
+    @pytest.mark.sampled(2)
     @each_share
     @pytest.mark.parametrize("step", ["undo", "redo"])
     def test_of_an_undo_and_a_redo(
@@ -144,6 +146,7 @@ class TestAKillAtEveryGitCall:
         assert seen(checkout) == sides["undo"]
 
     @pytest.mark.long(but=["0"])
+    @pytest.mark.sampled(2)
     @each_share
     def test_of_a_restore_of_paths(
         self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int

@@ -29,6 +29,7 @@ def places(top: Path) -> list[Checkout]:
     return [Checkout(top), Checkout(top / "lib"), Checkout(top / "lib" / "inner")]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("share", range(SHARES))
 def test_a_kill_at_every_git_call(
     main_checkout: Checkout, lib: Checkout, inner: Checkout, tmp_path: Path, share: int
@@ -70,6 +71,7 @@ def test_a_kill_at_every_git_call(
             return
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("share", range(SHARES))
 def test_a_kill_at_every_git_call_of_a_resume(
     main_checkout: Checkout, lib: Checkout, inner: Checkout, tmp_path: Path, share: int

@@ -45,6 +45,7 @@ def test_what_a_scenario_begins_with_prints_nothing(
 
 @needs_strace
 @pytest.mark.long
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_cut_at_any_instant_leaves_whole_checkpoints(name: str, tmp_path: Path) -> None:
     env = scenarios.environment(tmp_path / "home", git_program())
