@@ -106,7 +106,7 @@ def test_a_guard_may_be_killed_at_every_write(
             return
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @each_share
 def test_watch_may_be_killed_at_every_write(
     main_checkout: Checkout, copies: Copies, killer: Killer, share: int
