@@ -117,7 +117,12 @@ def _choose_checkpoint(store: Store, *, no_run: bool) -> Checkpoint:
     if not candidates:
         newest_of_run = _newest_of_driven_run(store)
         if newest_of_run is None:
-            raise _no_run_error(store)
+            _require_no_run_elsewhere(store)
+            newest_of_run = _newest_of_complete_run(store)
+        if newest_of_run is None:
+            hint = "to put the newest files back here: git ckpt restore latest; to open them in a "
+            hint += "worktree of their own: git ckpt resume latest"
+            raise NotFoundError("nothing to resume: no run is unfinished", hint=hint)
         return newest_of_run
     if len(candidates) > 1:
         return _ask_for_run(store, candidates)
@@ -171,7 +176,8 @@ def _newest_of_driven_run(store: Store) -> Checkpoint | None:
     return None
 
 
-def _no_run_error(store: Store) -> NotFoundError:
+def _require_no_run_elsewhere(store: Store) -> None:
+    """Refuse to choose a run if runs of other worktrees are unfinished."""
     from gitckpt.store.runs.summary import RESUMABLE
 
     candidates = []
@@ -186,10 +192,15 @@ def _no_run_error(store: Store) -> NotFoundError:
     if candidates:
         problem = "all unfinished runs were started in other worktrees"
         hint = "name the run: git ckpt resume RUN; or open the newest files: git ckpt resume latest"
-        return AmbiguousError(problem, candidates, hint=hint)
-    hint = "to put the newest files back here: git ckpt restore latest; to open them in a worktree "
-    hint += "of their own: git ckpt resume latest"
-    return NotFoundError("nothing to resume: no run is unfinished", hint=hint)
+        raise AmbiguousError(problem, candidates, hint=hint)
+
+
+def _newest_of_complete_run(store: Store) -> Checkpoint | None:
+    """Return the newest checkpoint of the newest run, if that is complete and ours."""
+    newest_run = next(iter(store.runs()), None)
+    if newest_run is None or newest_run.status != COMPLETE or not store.is_ours(newest_run.newest):
+        return None
+    return store.newest(newest_run.run)  # the caller reports that it is complete
 
 
 def _require_local_or_trusted(store: Store, target: Checkpoint, *, trust: bool, fork: bool) -> None:
