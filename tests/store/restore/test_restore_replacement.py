@@ -216,7 +216,7 @@ def test_a_damaged_object_changes_nothing(plain: Store, main_checkout: Checkout)
 
 @pytest.mark.long
 @settings(
-    max_examples=examples(120),
+    max_examples=examples(60),
     deadline=None,
     database=None,
     suppress_health_check=list(HealthCheck),
