@@ -311,7 +311,7 @@ def _power(
     pool: ProcessPoolExecutor, row: Row, options: argparse.Namespace, seed: int
 ) -> Iterator[Verdict]:
     tries = options.tries or (440 if options.long else 11 if options.quick else 220)
-    every = 2 if options.long else 20 if options.quick else 5
+    every = 2 if options.long else 40 if options.quick else 5
     jobs = [
         pool.submit(
             _cut, way, scenario, len(range(number, tries, len(cuts.SCENARIOS))), every, seed
