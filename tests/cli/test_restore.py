@@ -622,7 +622,7 @@ class TestSteps:
         checkout.write("README", "edited\n")
         checkout.write("new", "edited\n")
         step = "SHORT, AGE ago\n"
-        planned = "files edited since then, which a checkpoint would keep: README, new\n"
+        planned = "a checkpoint would keep your edits since then to README, new\n"
         dry = ckpt("undo", "--dry-run", at=checkout)
         assert said(dry)[2] == f"undoing: restore {step}{planned}nothing was changed\n"
         done = ckpt("undo", at=checkout)

@@ -58,7 +58,7 @@ def test_a_tag_comes_before_a_revision(ckpt: Ckpt, main_checkout: Checkout, save
         done = ckpt("tag", first, name, at=main_checkout)
         cure = f"to undo: git ckpt tag -d {name}"
         assert done.err == (
-            f"{first[:8]} is {name}\n"
+            f"tagged {first[:8]} as {name}\n"
             f"warning: as an address, the tag {name} hides {hidden}; {cure}\n"
         )
     assert shown(ckpt, main_checkout, "fix")["id"] == first

@@ -158,7 +158,7 @@ def _warn_of_refs(replaced: Collection[str], problems: Sequence[Problem]) -> Non
 
 
 def print_known_values(store: Store, **filters: str | Sequence[str] | None) -> None:
-    """Remark on each filter that has no value of a recent checkpoint, such as a typo."""
+    """Print the common values of each filter that matches no recent checkpoint."""
     given = {name: value for name, value in filters.items() if value}
     if not given:
         return

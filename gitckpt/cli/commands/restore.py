@@ -136,7 +136,7 @@ def _print_result(
     edited = join_first(list(map(quote_path, result.step.edited)), 3) if result.step else ""
     if dry_run:
         if edited:
-            terminal.remark(f"files edited since then, which a checkpoint would keep: {edited}")
+            terminal.remark(f"a checkpoint would keep your edits since then to {edited}")
         terminal.remark("nothing was changed")
     elif result.safety is not None:
         direction = "back" if reverse_command == "undo" else "forward again"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     Line: TypeAlias = str | EscapedText
 
+_HOLDER_LABELS = _DRIVER, _LEFT_BY = "driver", "left by"
 _LAST_LINES = 10  # of the output of a phase that failed
 _BAR_WIDTH = 20
 _MAX_INPUT = 100  # characters of an input that are shown
@@ -165,9 +166,9 @@ def _field_line(history: History, label: str, value: str) -> Line:
             rest = f" for {duration_text(started)}"
         return terminal.joined(_label(label), terminal.status_text(status), rest)
     lease = history.summary.lease
-    if lease is not None and value == lease.sentence():
+    if lease is not None and label in _HOLDER_LABELS:
         age = max(times.now() - times.parse_timestamp(lease.renewed), times.MICRO)
-        value = f"{value.removesuffix(f'at {lease.renewed}')}{times.age_text(age)} ago"
+        value = lease.sentence(renewed=f"{times.age_text(age)} ago")
     return terminal.joined(_label(label), value)
 
 
@@ -267,7 +268,7 @@ def _summary_fields(history: History) -> list[tuple[str, str]]:
         *((gauge.name, f"{_progress_bar(gauge)}{gauge.text}") for gauge in gauges),
         ("deadline", pipeline.deadline or ""),
         ("worktree", summary.path + branch if summary.path else ""),
-        ("driver" if is_driven else "left by", summary.lease.sentence() if summary.lease else ""),
+        (_DRIVER if is_driven else _LEFT_BY, summary.lease.sentence() if summary.lease else ""),
     ]
     return [(label, value) for label, value in fields if value]
 

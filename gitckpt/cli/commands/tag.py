@@ -38,7 +38,7 @@ def tag(words: list[str] | None = None, delete: str | None = None, as_json: bool
             checkpoint_id, name = store.find(words[0]), words[1]
             hidden = _find_hidden(store, name)
             store.tag(checkpoint_id, name)
-            terminal.remark(f"{checkpoint_id[:SHORT]} is {name}")
+            terminal.remark(f"tagged {checkpoint_id[:SHORT]} as {name}")
             if hidden is not None:
                 cure = f"to undo: git ckpt tag -d {shell_quoted(name)}"
                 terminal.warn(f"as an address, the tag {name} hides {hidden}; {cure}")
@@ -47,7 +47,7 @@ def tag(words: list[str] | None = None, delete: str | None = None, as_json: bool
 
 
 def _find_hidden(store: Store, name: str) -> str | None:
-    """Return what an address names that a tag with this name hides, or None."""
+    """Describe the revision or run that a tag of this name would hide, if any."""
     try:
         store.links(name)
         return "the git revision of that name"

@@ -84,8 +84,10 @@ class Lease:
     def is_ours(self) -> bool:
         return self.is_here and self.pid == os.getpid()
 
-    def sentence(self) -> str:
-        return f"{self.holder} on {self.host}, process {self.pid}, renewed at {self.renewed}"
+    def sentence(self, renewed: str = "") -> str:
+        """Describe the holder; `renewed`, such as "5s ago", replaces the time."""
+        time = renewed or f"at {self.renewed}"
+        return f"{self.holder} on {self.host}, process {self.pid}, renewed {time}"
 
 
 def render_lease(lease: Lease) -> bytes:

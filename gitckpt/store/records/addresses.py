@@ -346,7 +346,7 @@ def _split_number(text: str, separator: str) -> tuple[str, int | None]:
 
 
 def _find_hint_for_reflog(text: str) -> str | None:
-    """Return the address that a person may mean by `@{5}`, which is git's."""
+    """Return a hint for `@{5}`, which names an entry of git's reflog; None for others."""
     number = text.removeprefix(LATEST).removeprefix("@{").removesuffix("}")
     if not text.endswith(f"@{{{number}}}") or not (number.isascii() and number.isdigit()):
         return None

@@ -315,7 +315,13 @@ class _RestoreTry:
     def list_edited_files(
         self, changes: Sequence[PathChange], files: str | None, paths: Sequence[bytes]
     ) -> list[bytes]:
-        """Return changed files that differed from tree `files` or are outside `paths`."""
+        """Return the files in `changes` that were edited since the restore.
+
+        Args:
+            changes: of the undo or redo.
+            files: the tree that the restore wrote; None if unknown.
+            paths: to which the restore was limited; empty for all.
+        """
         if files is None:
             return []
         differences = diff.diff_trees(self._repository, files, self._current.files)

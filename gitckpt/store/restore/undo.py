@@ -138,7 +138,7 @@ def find_restored(state: Mapping[str, object]) -> str | None:
 
 
 def find_reverted_restore(kind: str, target: Checkpoint) -> str | None:
-    """Return the checkpoint whose restore an `undo` or `redo` to `target` reverts."""
+    """Return the checkpoint whose restore an undo takes back, or a redo repeats."""
     is_undo_state = target.state.get("step", RESTORE) == UNDO
     return find_restored(target.state) if is_undo_state == (kind == REDO) else None
 
